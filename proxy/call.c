@@ -1,0 +1,497 @@
+#include "proxy/call.h"
+
+#include "proxy/result.h"
+#include "proxy/session.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void call_on_timer(void *arg);
+
+void call_log(const struct call *call, enum log_level level, const char *event, const char *format, ...)
+{
+	const struct env *env = call->proxy->env;
+	if (level > env->log_level)
+		return;
+	char text[400];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	env->log(env->ctx, &(struct log_line){.level = level,
+				   .event = event,
+				   .session = call->session ? call->session->name : NULL,
+				   .call = call->hash,
+				   .subject = call->subject,
+				   .trace = call->trace,
+				   .text = text});
+}
+
+bool call_may_ask(const struct call *call)
+{
+	return call->method->may_ask && !call->rule->asks_never && capabilities_can_ask(&call->caps);
+}
+
+/* Making and freeing. */
+
+static void call_free(struct grave *grave)
+{
+	struct call *call = container_of(grave, struct call, grave);
+	struct input *input;
+	while ((input = TAILQ_FIRST(&call->inputs)))
+		call_remove_input(call, input);
+	buf_free(&call->request);
+	buf_free(&call->outcome);
+	buf_free(&call->progress);
+	policy_unref(call->policy);
+	free(call->subject);
+	free(call->trace);
+	free(call);
+}
+
+static char *make_subject(const struct method *method, const char *name)
+{
+	struct buf text = {0};
+	buf_printf(&text, name ? "%s %.200s" : "%s", method->name, name);
+	buf_add(&text, "", 1);
+	return text.failed ? NULL : text.data;
+}
+
+/* The trace id of a W3C traceparent, `00-<trace id>-<parent id>-<flags>`, as a terminated copy; NULL if it is none. */
+static char *make_trace(struct span trace_parent)
+{
+	if (trace_parent.len != 57 || trace_parent.ptr[0] != '"')
+		return NULL;
+	struct span id = {trace_parent.ptr + 4, 32};
+	for (size_t i = 0; i < id.len; i++)
+		if (!strchr("0123456789abcdef", id.ptr[i]))
+			return NULL;
+	return span_dup(id);
+}
+
+static void make_hash(struct call *call)
+{
+	unsigned char digest[crypto_generichash_BYTES_MIN];
+	crypto_generichash(digest, sizeof(digest), call->id, sizeof(call->id), NULL, 0);
+	sodium_bin2hex(call->hash, sizeof(call->hash), digest, 8);
+}
+
+static struct call *call_new(struct exchange *exchange, const struct request *request, const char *name)
+{
+	struct proxy *proxy = exchange->proxy;
+	struct call *call = calloc(1, sizeof(*call));
+	if (!call)
+		return NULL;
+	TAILQ_INIT(&call->inputs);
+	TAILQ_INIT(&call->waiters);
+	call->proxy = proxy;
+	call->state = CALL_DEAD; /* on no list yet */
+	call->method = request->method;
+	call->policy = policy_ref(proxy->policy);
+	call->rule = policy_rule(call->policy, call->method->subject, name ? name : "");
+	call->budget_ms = call->method->may_ask ? call->rule->call_ms : call->policy->deadlines.request_ms;
+	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
+	make_hash(call);
+	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
+	call->trace = make_trace(request->trace_parent);
+	call->subject = make_subject(request->method, name);
+	if (!call->subject || digest_json(call->digest, request->method->name, request->params,
+				      (const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
+		call_free(&call->grave);
+		return NULL;
+	}
+	return call;
+}
+
+/* Gives the call its session and its upstream message. */
+static void call_place(struct call *call, struct session *session, const struct request *request)
+{
+	call->session = session;
+	if (call->method->id != METHOD_DISCOVER) {
+		call->upstream_id = session->next_id++;
+		translate_request(call->method, request->params, request->index, call->upstream_id, &call->request);
+	}
+	call->proxy->counts.calls++;
+	call_set_state(call, CALL_WAITING);
+	if (!buf_ok(&call->request))
+		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
+	else if (session->waiting_count > call->policy->limits.waiting)
+		call_fail(call, CALL_END_REFUSED, "busy", RPC_INTERNAL_ERROR,
+			"Too many calls wait for the server (limits.waiting)", NULL);
+	else
+		session_pump(session);
+}
+
+static void start_named(struct exchange *exchange, const struct request *request, const char *name)
+{
+	struct error error = {0};
+	struct call *call = call_new(exchange, request, name);
+	if (!call) {
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+		return;
+	}
+	if (capabilities_read(&call->caps, request->capabilities, &error)) {
+		call_free(&call->grave);
+		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
+		return;
+	}
+	if (name && call->rule->hide) {
+		call_free(&call->grave);
+		exchange_fail(exchange, 200, RPC_INVALID_PARAMS, "Not found", NULL);
+		return;
+	}
+	struct session *session =
+		session_for(exchange->proxy, exchange->client, &call->caps, request, call->method->may_ask, &error);
+	if (!session) {
+		bool discover = call->method->id == METHOD_DISCOVER;
+		call_free(&call->grave);
+		exchange_fail(
+			exchange, discover ? 503 : 200, RPC_INTERNAL_ERROR, error.text, "{\"reason\":\"unavailable\"}");
+		return;
+	}
+	call_await(call, exchange);
+	call_place(call, session, request);
+}
+
+void call_start(struct exchange *exchange, const struct request *request)
+{
+	char *name = NULL;
+	if (request->name.ptr && !(name = json_string_dup(request->name))) {
+		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, "The name cannot be used: it holds U+0000", NULL);
+		return;
+	}
+	start_named(exchange, request, name);
+	free(name);
+}
+
+void call_await(struct call *call, struct exchange *exchange)
+{
+	exchange->call = call;
+	TAILQ_INSERT_TAIL(&call->waiters, exchange, of_call);
+	call->retried |= exchange->retried;
+}
+
+/* States. */
+
+static struct call_list *list_of(struct call *call)
+{
+	switch (call->state) {
+	case CALL_WAITING:
+		return &call->session->waiting;
+	case CALL_RUNNING:
+	case CALL_GATHERING:
+		return &call->session->running;
+	case CALL_PARKED:
+		return &call->session->parked;
+	case CALL_RESUMING:
+		return &call->session->resuming;
+	case CALL_ENDING:
+		return &call->session->ending;
+	case CALL_FINISHED:
+		return &call->proxy->kept;
+	default:
+		return NULL;
+	}
+}
+
+static bool runs(enum call_state state)
+{
+	return state == CALL_RUNNING || state == CALL_GATHERING;
+}
+
+static int64_t deadline_of(const struct call *call, int64_t now)
+{
+	const struct policy_deadlines *deadlines = &call->policy->deadlines;
+	switch (call->state) {
+	case CALL_WAITING:
+		/* The handshake has a deadline of its own. */
+		return now + deadlines->wait_ms +
+		       (call->session->state == SESSION_READY ? 0 : deadlines->initialize_ms * 2);
+	case CALL_RUNNING:
+		return now + (call->budget_ms > 0 ? call->budget_ms : 0);
+	case CALL_GATHERING:
+		return now + deadlines->gather_ms;
+	case CALL_PARKED:
+		return call->expires_ms;
+	case CALL_RESUMING:
+		return now + deadlines->wait_ms;
+	case CALL_ENDING:
+		return now + deadlines->grace_ms;
+	default:
+		return call->delivered ? now + deadlines->redeliver_ms : call->expires_ms;
+	}
+}
+
+/* What a state brings in counts, besides its list: +1 on entering, -1 on leaving. */
+static void count_state(struct call *call, int change)
+{
+	if (call->state == CALL_WAITING)
+		call->session->waiting_count += (unsigned)change;
+	else if (call->state == CALL_PARKED)
+		call->proxy->counts.parked += (size_t)change;
+	else if (call->state == CALL_FINISHED)
+		call->proxy->kept_count += (unsigned)change;
+}
+
+static void enter_dead(struct call *call)
+{
+	struct proxy *proxy = call->proxy;
+	if (call->ticketed)
+		HASH_DELETE(by_ticket, proxy->tickets, call);
+	call->ticketed = false;
+	proxy->counts.calls--;
+	proxy_bury(proxy, &call->grave, call_free);
+}
+
+void call_set_state(struct call *call, enum call_state state)
+{
+	int64_t now = proxy_now(call->proxy);
+	struct call_list *list = list_of(call);
+	if (list)
+		TAILQ_REMOVE(list, call, link);
+	count_state(call, -1);
+	if (runs(call->state) && !runs(state))
+		call->budget_ms -= now - call->running_since_ms;
+	if (state == CALL_RUNNING && !runs(call->state))
+		call->running_since_ms = now;
+	timer_cancel(&call->proxy->timers, &call->timer);
+
+	call->state = state;
+	if (call->counted_parked && state != CALL_PARKED && state != CALL_RESUMING) {
+		proxy_account_unpark(call->proxy, call->principal);
+		call->counted_parked = false;
+	}
+	if (state == CALL_FINISHED || state == CALL_DEAD)
+		call->session = NULL;
+	if (state == CALL_DEAD) {
+		enter_dead(call);
+		return;
+	}
+	count_state(call, +1);
+	TAILQ_INSERT_TAIL(list_of(call), call, link);
+	timer_set(&call->proxy->timers, &call->timer, deadline_of(call, now), call_on_timer, call);
+}
+
+/* Leaves the session for good. */
+static void call_settle(struct call *call)
+{
+	struct session *session = call->session;
+	struct proxy *proxy = call->proxy;
+	if (call->sent)
+		HASH_DELETE(by_upstream, session->requests, call);
+	call->sent = false;
+	if (session->upstream && call->upstream_id)
+		proxy->upstream->forget(session->upstream, call->upstream_id);
+	call_set_state(call, call->ticketed && call->outcome.len ? CALL_FINISHED : CALL_DEAD);
+	if (proxy->kept_count > proxy->policy->limits.kept)
+		call_set_state(TAILQ_FIRST(&proxy->kept), CALL_DEAD);
+	server_requests_reconsider(session);
+	session_pump(session);
+}
+
+/* Ends. */
+
+void call_deliver(struct call *call, int http_status)
+{
+	struct exchange *exchange;
+	while ((exchange = TAILQ_FIRST(&call->waiters))) {
+		call->delivered = true;
+		exchange_respond(exchange, http_status, buf_span(&call->outcome));
+	}
+}
+
+/* Nobody waits for the server's answer any more, but the server may still be at work. */
+static void call_let_end(struct call *call, enum call_end how, const char *reason)
+{
+	if (!call->sent) {
+		call_settle(call);
+		return;
+	}
+	/* Answers that fail closed let a handler end by itself; cancelling comes after that. */
+	bool wait_first = how == CALL_END_ABANDONED;
+	call->recycle = how == CALL_END_ABANDONED;
+	if (!wait_first)
+		session_cancel_request(call->session, call->upstream_id, reason);
+	call->cancel_sent = !wait_first;
+	struct session *session = call->session;
+	call_set_state(call, CALL_ENDING);
+	session_pump(session);
+}
+
+void call_end(struct call *call, enum call_end how, const char *reason, struct buf *body)
+{
+	static const char *const events[] = {
+		"call-finished", "call-refused", "call-cancelled", "call-abandoned", "call-lost"};
+	call_log(call, how == CALL_END_ANSWERED || how == CALL_END_CANCELLED ? LOG_DEBUG : LOG_INFO, events[how], "%s",
+		reason);
+	buf_free(&call->outcome);
+	call->delivered = false;
+	if (body)
+		call->outcome = buf_take(body);
+	if (how == CALL_END_ABANDONED)
+		call->expires_ms = proxy_now(call->proxy);
+	call_drop_inputs(call, how == CALL_END_ANSWERED);
+	if (body)
+		call_deliver(call, result_http_status(call->method, buf_span(&call->outcome)));
+	if (call->outcome.failed)
+		buf_free(&call->outcome);
+	if (how == CALL_END_ANSWERED || how == CALL_END_LOST)
+		call_settle(call);
+	else
+		call_let_end(call, how, reason);
+}
+
+void call_fail(struct call *call, enum call_end how, const char *reason, int code, const char *text, const char *data)
+{
+	char reason_data[96];
+	struct buf body = {0};
+	snprintf(reason_data, sizeof(reason_data), "{\"reason\":\"%s\"}", reason);
+	message_add_error(&body, code, text, data ? data : reason_data);
+	call_end(call, how, reason, &body);
+}
+
+static void call_on_timer(void *arg)
+{
+	struct call *call = arg;
+	switch (call->state) {
+	case CALL_WAITING:
+		call_fail(call, CALL_END_REFUSED, "busy", RPC_INTERNAL_ERROR,
+			"The server was busy with other calls for too long; nothing was sent (deadlines.wait)", NULL);
+		break;
+	case CALL_RUNNING:
+		call_fail(call, CALL_END_REFUSED, "timeout", RPC_INTERNAL_ERROR,
+			"The server did not answer in time; the call may have had effects", NULL);
+		break;
+	case CALL_GATHERING:
+		call_park(call);
+		break;
+	case CALL_PARKED:
+		call_end(call, CALL_END_ABANDONED, "deadline", NULL);
+		break;
+	case CALL_RESUMING:
+		call_unresume(call);
+		break;
+	case CALL_ENDING:
+		if (!call->cancel_sent) {
+			session_cancel_request(call->session, call->upstream_id, "Nobody answered in time");
+			call->cancel_sent = true;
+			call_set_state(call, CALL_ENDING);
+			break;
+		}
+		if (call->recycle)
+			session_retire(call->session, "an abandoned call does not end");
+		call_settle(call);
+		break;
+	default:
+		call_set_state(call, CALL_DEAD);
+		break;
+	}
+}
+
+/* Events. */
+
+void call_send(struct call *call)
+{
+	struct session *session = call->session;
+	struct proxy *proxy = call->proxy;
+	if (call->method->id == METHOD_DISCOVER) {
+		struct buf body = {0};
+		result_discover(&body, &session->identity, call->rule);
+		call_end(call, CALL_END_ANSWERED, "discover", &body);
+		return;
+	}
+	translate_for_version(call->method, session->version, &call->request);
+	HASH_ADD(by_upstream, session->requests, upstream_id, sizeof(call->upstream_id), call);
+	call->sent = call->by_upstream.tbl != NULL;
+	call_set_state(call, CALL_RUNNING);
+	call_log(call, LOG_DEBUG, "call-sent", "upstream id %llu", (unsigned long long)call->upstream_id);
+	int status =
+		call->sent ? session_send(session, UPSTREAM_REQUEST, call->upstream_id, &call->request) : ERROR_MEMORY;
+	buf_free(&call->request);
+	if (status && call->sent && call->state == CALL_RUNNING) {
+		HASH_DELETE(by_upstream, session->requests, call);
+		call->sent = false;
+	}
+	if (status && call->state == CALL_RUNNING)
+		call_fail(call, CALL_END_REFUSED, "busy", RPC_INTERNAL_ERROR,
+			status == ERROR_LIMIT ? "The server does not read fast enough; nothing was sent"
+					      : "The request could not be sent",
+			NULL);
+}
+
+void call_on_answer(struct call *call, struct span result, struct span error, const struct json_index *index)
+{
+	if (call->state == CALL_ENDING) {
+		call_log(call, LOG_DEBUG, "late-answer", "the server answered a call that nobody waits for");
+		call_settle(call);
+		return;
+	}
+	struct buf body = {0};
+	if (error.ptr)
+		result_error(&body, error);
+	else
+		result_complete(&body, call->method, result, index, &call->session->identity, call->policy, call->rule,
+			call->retried || call->round > 0);
+	call_end(call, CALL_END_ANSWERED, error.ptr ? "error" : "result", &body);
+}
+
+void call_on_progress(struct call *call, struct span params)
+{
+	struct span value;
+	char number[64];
+	if (!json_get(params, NULL, "progress", &value) || json_type(value) != JSON_NUMBER ||
+		value.len >= sizeof(number))
+		return;
+	snprintf(number, sizeof(number), "%.*s", (int)value.len, value.ptr);
+	double progress = strtod(number, NULL);
+	/* It must increase, over all rounds (basic/patterns/progress). */
+	if (call->has_progress && progress <= call->last_progress)
+		return;
+	call->has_progress = true;
+	call->last_progress = progress;
+	struct exchange *exchange;
+	TAILQ_FOREACH (exchange, &call->waiters, of_call)
+		exchange_progress(exchange, params);
+	if (call->state == CALL_PARKED) {
+		buf_free(&call->progress);
+		buf_add_span(&call->progress, params);
+		if (!buf_ok(&call->progress))
+			buf_free(&call->progress);
+	}
+}
+
+void call_on_exchange_gone(struct call *call, struct exchange *exchange)
+{
+	(void)exchange;
+	if (TAILQ_EMPTY(&call->waiters))
+		call_end(call, CALL_END_CANCELLED, "The client cancelled the request", NULL);
+}
+
+void call_on_session_lost(struct call *call, int http_status, const char *why)
+{
+	struct buf text = {0};
+	bool unsent = !call->sent && call->state != CALL_ENDING;
+	if (unsent)
+		buf_printf(&text, "The server cannot be reached: %s", why);
+	else
+		buf_printf(&text, "The call was lost and may have had effects: %s", why);
+	buf_add(&text, "", 1);
+	struct buf body = {0};
+	message_add_error(&body, RPC_INTERNAL_ERROR, text.failed ? "The call was lost" : text.data,
+		unsent ? "{\"reason\":\"unavailable\"}" : "{\"reason\":\"lost\"}");
+	buf_free(&text);
+	if (call->method->id == METHOD_DISCOVER) {
+		/* Clients take a JSON-RPC error for a sign of an older server and fall back to its handshake. */
+		struct exchange *exchange;
+		while ((exchange = TAILQ_FIRST(&call->waiters)))
+			exchange_respond(exchange, 503, buf_span(&body));
+	}
+	(void)http_status;
+	if (call->state == CALL_ENDING) {
+		buf_free(&body);
+		call_settle(call);
+	} else {
+		call_end(call, CALL_END_LOST, why, &body);
+	}
+}

@@ -1,0 +1,144 @@
+/* A call: one upstream request and the server requests that it raises, over all its rounds (invariants 2 to 4, 6, 7).
+ *
+ *   state      list it is on        what moves it on
+ *   WAITING    session->waiting     the session is ready and has a place → RUNNING; roots are wanted first → PARKED
+ *   RUNNING    session->running     a server request → GATHERING; the answer → FINISHED; client gone, time up → ENDING
+ *   GATHERING  session->running     gathered → PARKED; the answer → FINISHED; client gone → ENDING
+ *   PARKED     session->parked      a retry → RESUMING or WAITING; the answer → FINISHED; deadline → ENDING
+ *   RESUMING   session->resuming    a place → RUNNING; no place in time → PARKED
+ *   ENDING     session->ending      the server's late answer or the end of its grace → FINISHED or DEAD
+ *   FINISHED   proxy->kept          its time is over → DEAD
+ *   DEAD       the graveyard
+ *
+ * A session that is lost moves its calls to FINISHED (if a request state names them) or DEAD. */
+#ifndef MCP_VALET_CALL_H
+#define MCP_VALET_CALL_H
+
+#include "proxy/capabilities.h"
+#include "proxy/exchange.h"
+#include "proxy/server_request.h"
+#include "proxy/table.h"
+
+enum call_state {
+	CALL_WAITING,
+	CALL_RUNNING,
+	CALL_GATHERING,
+	CALL_PARKED,
+	CALL_RESUMING,
+	CALL_ENDING,
+	CALL_FINISHED,
+	CALL_DEAD,
+};
+
+/* Why a call ends. */
+enum call_end {
+	CALL_END_ANSWERED,  /* the server answered */
+	CALL_END_REFUSED,   /* policy, limits or time: the client gets an error, the server fails closed */
+	CALL_END_CANCELLED, /* the client went away */
+	CALL_END_ABANDONED, /* nobody came back in time */
+	CALL_END_LOST,	    /* the session is gone */
+};
+
+/* One question of the call to its client. */
+struct input {
+	TAILQ_ENTRY(input) link;
+	enum policy_kind kind;
+	struct capability_need need;
+	char *key;			/* in inputRequests */
+	struct buf entry;		/* the input request: JSON text */
+	struct server_request *request; /* what it answers; NULL: asked ahead for requests that belong to no call */
+	bool asked;			/* it has been in a round */
+	struct buf answer;		/* the client's, waiting to be delivered upstream; empty: none yet */
+};
+TAILQ_HEAD(input_list, input);
+
+struct call {
+	struct grave grave;
+	TAILQ_ENTRY(call) link;	    /* on the list that its state names */
+	UT_hash_handle by_ticket;   /* proxy->tickets */
+	UT_hash_handle by_upstream; /* session->requests, while the server owes an answer */
+	struct proxy *proxy;
+	struct session *session; /* NULL when finished */
+	enum call_state state;
+
+	const struct method *method;
+	struct policy *policy; /* a reference: the rule outlives a reload */
+	const struct policy_rule *rule;
+	char *subject; /* for logs, such as "tools/call report" */
+	char *trace;   /* W3C trace id, or NULL */
+	char hash[17]; /* for logs */
+	uint8_t id[CALL_ID_BYTES];
+	uint8_t principal[PRINCIPAL_BYTES];
+	uint8_t digest[DIGEST_BYTES]; /* of the request */
+	struct capabilities caps;     /* of the newest request */
+
+	struct buf request;   /* the upstream message, until it is sent */
+	uint64_t upstream_id; /* its id; 0: there is no upstream message */
+	bool sent;	      /* the server owes an answer: it is in session->requests */
+	int64_t budget_ms;    /* what is left of the server's time; stands still while people think */
+	int64_t running_since_ms;
+
+	bool ticketed; /* a request state names it: it is in proxy->tickets */
+	bool counted_parked;
+	uint32_t round;	     /* of the newest request state; 0: none yet */
+	int64_t expires_ms;  /* of the newest request state, monotonic clock */
+	uint32_t used_round; /* the newest round that a retry used up */
+	uint8_t used_answers[DIGEST_BYTES];
+	unsigned questions; /* ever asked; names inputs */
+	struct input_list inputs;
+	struct exchange_list waiters; /* exchanges that get the next outcome */
+	struct buf outcome;	      /* body of the newest response, for the same retry again */
+	bool delivered;		      /* the outcome reached somebody */
+	bool retried;
+
+	struct buf progress; /* the newest progress params that nobody could be told yet */
+	double last_progress;
+	bool has_progress;
+	bool cancel_sent;   /* ENDING: notifications/cancelled went out */
+	bool recycle;	    /* ENDING: the session is retired if the call does not end */
+	struct timer timer; /* the deadline of its state */
+};
+
+/* Starts the call for a checked request and answers the exchange in time. */
+void call_start(struct exchange *exchange, const struct request *request);
+/* A retry: finds the call by its request state, checks everything, and goes on with it. */
+void call_retry(struct exchange *exchange, const struct request *request);
+
+/* The one place where a call changes its state: lists, counts and timers follow. */
+void call_set_state(struct call *call, enum call_state state);
+/* Ends a call for one literal reason. *body is the outcome (may be NULL when nobody is told); its content is taken. */
+void call_end(struct call *call, enum call_end how, const char *reason, struct buf *body);
+/* call_end() with an error as the outcome. `reason` is also data.reason when `data` is NULL. */
+void call_fail(struct call *call, enum call_end how, const char *reason, int code, const char *text, const char *data);
+
+/* The session has a place for a waiting call, or for a resuming one. */
+void call_send(struct call *call);
+void call_resume(struct call *call);
+/* The first round of a waiting call asks for the roots that a request outside any call waits for. */
+void call_ask_roots(struct call *call);
+
+/* Events from the session. */
+void call_on_answer(struct call *call, struct span result, struct span error, const struct json_index *index);
+void call_on_progress(struct call *call, struct span params);
+void call_on_server_request(struct call *call, struct server_request *request);
+void call_on_withdrawn(struct call *call, struct server_request *request);
+void call_on_session_lost(struct call *call, int http_status, const char *why);
+/* An exchange that waited for the call is gone. */
+void call_on_exchange_gone(struct call *call, struct exchange *exchange);
+
+/* Whether the server may ask something for this call's sake. */
+bool call_may_ask(const struct call *call);
+
+/* Within call*.c and park.c. */
+void call_deliver(struct call *call, int http_status);
+void call_await(struct call *call, struct exchange *exchange);
+void call_park(struct call *call);
+void call_unresume(struct call *call);
+/* Ends the call's questions. When the server has answered the call, its roots/list is still somebody's question. */
+void call_drop_inputs(struct call *call, bool answered);
+struct input *call_add_input(struct call *call, const struct capability_need *need, struct server_request *request);
+void call_remove_input(struct call *call, struct input *input);
+void call_log(const struct call *call, enum log_level level, const char *event, const char *format, ...)
+	PRINTF_LIKE(4, 5);
+
+#endif

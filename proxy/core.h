@@ -1,0 +1,66 @@
+/* The inside of the core: the one struct that everything hangs on, the graveyard, and logging. Only files of proxy/
+ * include this. */
+#ifndef MCP_VALET_CORE_H
+#define MCP_VALET_CORE_H
+
+#include "proxy/proxy.h"
+#include "proxy/timer.h"
+
+#include <sodium.h>
+
+struct call;
+
+/* An object that has ended waits here until the turn of the loop is over, so that no function deep in the stack finds it
+ * gone. Embedded in each such object. */
+struct grave {
+	struct grave *next;
+	void (*free)(struct grave *grave);
+};
+
+/* What one principal uses. Exists while it uses anything. */
+struct account;
+
+TAILQ_HEAD(session_list, session);
+TAILQ_HEAD(call_list, call);
+
+struct proxy {
+	const struct env *env;
+	struct policy *policy;
+	struct keyring *keys;
+	const struct upstream_ops *upstream;
+	void *upstream_ctx;
+	uint8_t instance[INSTANCE_BYTES];
+	uint8_t table_key[crypto_shorthash_KEYBYTES];
+	struct timers timers;
+	struct grave *graveyard;
+
+	struct session_list sessions; /* most recently used first */
+	struct call *tickets;	      /* table of the calls that a request state names */
+	struct account *accounts;     /* table by principal */
+	struct call_list kept;	      /* finished calls whose outcome may still be asked for, oldest first */
+
+	struct proxy_counts counts;
+	unsigned kept_count;
+	uint64_t sessions_opened; /* ever; names sessions */
+	bool serial;		  /* this target sends requests outside the streams of its calls */
+	bool shutting_down;
+	struct timer shutdown_timer;
+};
+
+static inline int64_t proxy_now(const struct proxy *proxy)
+{
+	return proxy->env->now_ms(proxy->env->ctx);
+}
+
+/* Buries an object: grave_free() is called at the end of the turn. */
+void proxy_bury(struct proxy *proxy, struct grave *grave, void (*grave_free)(struct grave *grave));
+
+/* Counts a call among the parked ones of its principal. false without memory or beyond a limit; *error says which. */
+bool proxy_account_park(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES], struct error *error) MUST_CHECK;
+void proxy_account_unpark(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES]);
+
+/* Logs an event that belongs to no session or call. */
+void proxy_log(const struct proxy *proxy, enum log_level level, const char *event, const char *format, ...)
+	PRINTF_LIKE(4, 5);
+
+#endif

@@ -1,0 +1,32 @@
+/* What the core needs from the outside world: clocks, random bytes, a place for log lines. The event loop fills it in
+ * for real life, the simulation for tests. */
+#ifndef MCP_VALET_ENV_H
+#define MCP_VALET_ENV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+
+/* One event. Strings are borrowed for the duration of the call; any but `event` and `text` may be NULL. Secrets, answers
+ * and request states never appear: `call` is a short hash. */
+struct log_line {
+	enum log_level level;
+	const char *event;   /* a stable word from the documented list, such as "call-parked" */
+	const char *session; /* which legacy session */
+	const char *call;    /* which call */
+	const char *subject; /* method and name, such as "tools/call report" */
+	const char *trace;   /* W3C trace id of the request, if it carried one */
+	const char *text;    /* words for people */
+};
+
+struct env {
+	void *ctx;
+	int64_t (*now_ms)(void *ctx);  /* monotonic clock, milliseconds */
+	int64_t (*wall_ms)(void *ctx); /* Unix time, milliseconds: only for the expiry of request states */
+	void (*random)(void *ctx, void *out, size_t len);
+	void (*log)(void *ctx, const struct log_line *line);
+	enum log_level log_level; /* lines above this level are not made */
+};
+
+#endif

@@ -1,0 +1,381 @@
+#include "proxy/exchange.h"
+
+#include "proxy/call.h"
+#include "proxy/json_write.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char supported_versions[] = "{\"supported\":[\"2026-07-28\"]}";
+
+/* A refusal on the way to a checked request. */
+struct refusal {
+	int http_status;
+	int code;
+	char text[320];
+	struct buf data; /* JSON text, or empty */
+};
+
+static bool refuse(struct refusal *refusal, int http_status, int code, const char *format, ...) PRINTF_LIKE(4, 5);
+
+static bool refuse(struct refusal *refusal, int http_status, int code, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	vsnprintf(refusal->text, sizeof(refusal->text), format, args);
+	va_end(args);
+	refusal->http_status = http_status;
+	refusal->code = code;
+	return false;
+}
+
+void client_init(struct client *client, const struct face_ops *ops)
+{
+	client->ops = ops;
+	TAILQ_INIT(&client->exchanges);
+}
+
+/* The life of an exchange. */
+
+static void exchange_free(struct grave *grave)
+{
+	struct exchange *exchange = container_of(grave, struct exchange, grave);
+	free(exchange->id);
+	free(exchange->progress_token);
+	free(exchange);
+}
+
+static struct exchange *exchange_new(struct proxy *proxy, struct client *client, struct span id)
+{
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	if (!exchange)
+		return NULL;
+	exchange->id = span_dup(id);
+	if (!exchange->id) {
+		free(exchange);
+		return NULL;
+	}
+	exchange->proxy = proxy;
+	exchange->client = client;
+	TAILQ_INSERT_TAIL(&client->exchanges, exchange, of_client);
+	proxy->counts.exchanges++;
+	return exchange;
+}
+
+/* Takes the exchange off every list; what is left of it goes with the end of the turn. */
+static void exchange_end(struct exchange *exchange)
+{
+	if (exchange->call)
+		TAILQ_REMOVE(&exchange->call->waiters, exchange, of_call);
+	exchange->call = NULL;
+	TAILQ_REMOVE(&exchange->client->exchanges, exchange, of_client);
+	exchange->proxy->counts.exchanges--;
+	proxy_bury(exchange->proxy, &exchange->grave, exchange_free);
+}
+
+void exchange_respond(struct exchange *exchange, int http_status, struct span body)
+{
+	struct client *client = exchange->client;
+	struct buf message = message_response(span_of(exchange->id), body);
+	exchange_end(exchange);
+	client->ops->respond(client, http_status, &message);
+}
+
+void exchange_fail(struct exchange *exchange, int http_status, int code, const char *text, const char *data)
+{
+	struct buf body = {0};
+	message_add_error(&body, code, text, data);
+	exchange_respond(exchange, http_status, buf_span(&body));
+	buf_free(&body);
+}
+
+void exchange_progress(struct exchange *exchange, struct span params)
+{
+	if (!exchange->progress_token)
+		return;
+	struct buf message = {0};
+	struct json_member member;
+	struct json_walk walk = json_walk(params, NULL);
+	buf_add_text(&message, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{");
+	while (json_next_member(&walk, &member))
+		if (!json_key_is(member.key, "progressToken"))
+			json_add_member(&message, &member);
+	json_add_key(&message, "progressToken");
+	buf_add_text(&message, exchange->progress_token);
+	buf_add_text(&message, "}}");
+	exchange->client->ops->notify(exchange->client, &message);
+	buf_free(&message);
+}
+
+void client_gone(struct proxy *proxy, struct client *client)
+{
+	(void)proxy;
+	struct exchange *exchange;
+	while ((exchange = TAILQ_FIRST(&client->exchanges))) {
+		struct call *call = exchange->call;
+		exchange_end(exchange);
+		if (call)
+			call_on_exchange_gone(call, exchange);
+	}
+}
+
+/* The checks, in the order in which a client needs to hear of them. */
+
+/* Takes a member that must occur at most once; which of two counts would be a guess. */
+static bool take(struct refusal *refusal, struct span object, const struct json_index *index, const char *key,
+	struct span *value)
+{
+	*value = (struct span){0};
+	if (json_get(object, index, key, value) > 1)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "%s occurs twice", key);
+	return true;
+}
+
+static bool check_meta(struct refusal *refusal, struct request *request, struct span *version)
+{
+	struct span meta;
+	if (!take(refusal, request->params, request->index, "_meta", &meta))
+		return false;
+	if (!meta.ptr || json_type(meta) != JSON_OBJECT)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params._meta is missing");
+	if (!take(refusal, meta, NULL, "io.modelcontextprotocol/protocolVersion", version) ||
+		!take(refusal, meta, NULL, "io.modelcontextprotocol/clientCapabilities", &request->capabilities) ||
+		!take(refusal, meta, NULL, "io.modelcontextprotocol/clientInfo", &request->client_info) ||
+		!take(refusal, meta, NULL, "progressToken", &request->progress_token) ||
+		!take(refusal, meta, NULL, "traceparent", &request->trace_parent))
+		return false;
+	if (!version->ptr || json_type(*version) != JSON_STRING)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS,
+			"params._meta[\"io.modelcontextprotocol/protocolVersion\"] is missing");
+	if (!request->capabilities.ptr)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS,
+			"params._meta[\"io.modelcontextprotocol/clientCapabilities\"] is missing");
+	if (request->client_info.ptr && json_type(request->client_info) != JSON_OBJECT)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "clientInfo is not an object");
+	if (request->progress_token.ptr && json_type(request->progress_token) != JSON_STRING &&
+		json_type(request->progress_token) != JSON_NUMBER)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "progressToken is neither a string nor a number");
+	return true;
+}
+
+/* Whether a header, plain or in the Base64 form of streamable-http "Value Encoding", says the same as a JSON string. */
+static bool header_equals(struct span header, struct span string)
+{
+	static const char open[] = "=?base64?", close[] = "?=";
+	struct buf decoded = {0}, expected = {0};
+	json_decode_string(string, &expected);
+	size_t fixed = sizeof(open) - 1 + sizeof(close) - 1;
+	bool encoded = header.len >= fixed && memcmp(header.ptr, open, sizeof(open) - 1) == 0 &&
+		       memcmp(header.ptr + header.len - 2, close, 2) == 0;
+	bool valid = true;
+	if (encoded) {
+		size_t len = 0;
+		struct span inner = {header.ptr + sizeof(open) - 1, header.len - fixed};
+		valid = buf_reserve(&decoded, inner.len + 1) &&
+			sodium_base642bin((unsigned char *)decoded.data, decoded.cap, inner.ptr, inner.len, NULL, &len,
+				NULL, sodium_base64_VARIANT_ORIGINAL) == 0;
+		decoded.len = len;
+	} else {
+		buf_add_span(&decoded, header);
+	}
+	bool equal =
+		valid && buf_ok(&decoded) && buf_ok(&expected) && span_equal(buf_span(&decoded), buf_span(&expected));
+	buf_free(&decoded);
+	buf_free(&expected);
+	return equal;
+}
+
+static bool check_header(struct refusal *refusal, const char *name, struct span header, struct span body)
+{
+	if (!header.ptr)
+		return refuse(refusal, 400, RPC_HEADER_MISMATCH, "Header mismatch: the %s header is missing", name);
+	if (!header_equals(header, body))
+		return refuse(refusal, 400, RPC_HEADER_MISMATCH,
+			"Header mismatch: the %s header does not match the body", name);
+	return true;
+}
+
+static bool check_version(struct refusal *refusal, struct span version, const struct request_headers *headers)
+{
+	if (headers && !check_header(refusal, "MCP-Protocol-Version", headers->protocol_version, version))
+		return false;
+	if (json_string_is(version, "2026-07-28"))
+		return true;
+	buf_add_text(&refusal->data, "{\"supported\":[\"2026-07-28\"],\"requested\":");
+	buf_add_span(&refusal->data, version);
+	buf_add_text(&refusal->data, "}");
+	return refuse(refusal, 400, RPC_UNSUPPORTED_VERSION, "Unsupported protocol version");
+}
+
+static bool check_name(struct refusal *refusal, struct request *request, const struct request_headers *headers)
+{
+	const char *member = request->method->name_member;
+	if (!member)
+		return true;
+	if (!take(refusal, request->params, request->index, member, &request->name))
+		return false;
+	if (!request->name.ptr || json_type(request->name) != JSON_STRING)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.%s is not a string", member);
+	return !headers || check_header(refusal, "Mcp-Name", headers->name, request->name);
+}
+
+static bool check_retry(struct refusal *refusal, struct request *request)
+{
+	if (!take(refusal, request->params, request->index, "requestState", &request->request_state) ||
+		!take(refusal, request->params, request->index, "inputResponses", &request->input_responses))
+		return false;
+	if (request->request_state.ptr && json_type(request->request_state) != JSON_STRING)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.requestState is not a string");
+	if (request->input_responses.ptr && json_type(request->input_responses) != JSON_OBJECT)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.inputResponses is not an object");
+	return true;
+}
+
+static bool check_request(struct refusal *refusal, struct request *request, const struct message *message,
+	const struct request_headers *headers)
+{
+	struct span version;
+	/* A client of an earlier revision opens with this; the versions help it to understand. */
+	if (json_string_is(message->method, "initialize"))
+		buf_add_text(&refusal->data, supported_versions);
+	if (headers && !headers->protocol_version.ptr)
+		return refuse(refusal, 400, RPC_HEADER_MISMATCH,
+			"Header mismatch: the MCP-Protocol-Version header is missing");
+	if (!check_meta(refusal, request, &version))
+		return false;
+	buf_free(&refusal->data);
+	if (!check_version(refusal, version, headers) ||
+		(headers && !check_header(refusal, "Mcp-Method", headers->method, message->method)))
+		return false;
+	request->method = method_find(message->method);
+	if (!request->method) {
+		if (json_string_is(message->method, "initialize"))
+			buf_add_text(&refusal->data, supported_versions);
+		return refuse(refusal, 404, RPC_METHOD_NOT_FOUND, "Method not found");
+	}
+	if (!check_name(refusal, request, headers))
+		return false;
+	return !request->method->may_ask || check_retry(refusal, request);
+}
+
+/* What is done with a message. */
+
+static void reject(struct client *client, struct span id, int http_status, int code, const char *text, struct span data)
+{
+	char *copy = data.len ? span_dup(data) : NULL;
+	struct buf message = message_error(id, code, text, copy);
+	free(copy);
+	client->ops->respond(client, http_status, &message);
+}
+
+static bool id_in_use(const struct client *client, struct span id)
+{
+	struct exchange *exchange;
+	TAILQ_FOREACH (exchange, &client->exchanges, of_client)
+		if (span_is(id, exchange->id))
+			return true;
+	return false;
+}
+
+static void start(
+	struct proxy *proxy, struct client *client, const struct message *message, const struct request *request)
+{
+	const struct span none = {0};
+	if (proxy->shutting_down) {
+		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "The proxy is shutting down", none);
+		return;
+	}
+	if (proxy->counts.exchanges >= proxy->policy->limits.exchanges) {
+		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "Too many open requests (limits.exchanges)", none);
+		return;
+	}
+	struct exchange *exchange = exchange_new(proxy, client, message->id);
+	if (!exchange) {
+		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "Out of memory", none);
+		return;
+	}
+	if (request->progress_token.ptr && !(exchange->progress_token = span_dup(request->progress_token))) {
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+		return;
+	}
+	exchange->retried = request->request_state.ptr || request->input_responses.ptr;
+	if (request->request_state.ptr)
+		call_retry(exchange, request);
+	else
+		call_start(exchange, request);
+}
+
+/* stdio: notifications/cancelled names a request of ours (basic/patterns/cancellation). Unknown ids mean nothing. */
+static void on_notification(struct client *client, const struct message *message)
+{
+	struct span id;
+	if (!client->cancels_by_message || !json_string_is(message->method, "notifications/cancelled") ||
+		!json_get(message->params, &message->index, "requestId", &id))
+		return;
+	struct exchange *exchange;
+	TAILQ_FOREACH (exchange, &client->exchanges, of_client)
+		if (span_is(id, exchange->id))
+			break;
+	if (!exchange)
+		return;
+	struct call *call = exchange->call;
+	exchange_end(exchange);
+	if (call)
+		call_on_exchange_gone(call, exchange);
+}
+
+static enum received on_request(struct proxy *proxy, struct client *client, const struct message *message,
+	const struct request_headers *headers)
+{
+	struct refusal refusal = {0};
+	struct request request = {.params = message->params, .index = &message->index};
+	if (id_in_use(client, message->id)) {
+		reject(client, message->id, 400, RPC_INVALID_REQUEST, "A request with this id is still open",
+			(struct span){0});
+		return RECEIVED_INVALID;
+	}
+	bool accepted = check_request(&refusal, &request, message, headers);
+	if (accepted)
+		start(proxy, client, message, &request);
+	else
+		reject(client, message->id, refusal.http_status, refusal.code, refusal.text, buf_span(&refusal.data));
+	buf_free(&refusal.data);
+	return accepted ? RECEIVED_REQUEST : RECEIVED_INVALID;
+}
+
+enum received proxy_receive(
+	struct proxy *proxy, struct client *client, struct span text, const struct request_headers *headers)
+{
+	struct span value;
+	struct json_index index = {0};
+	struct message message;
+	struct error error = {0};
+	const struct span none = {0};
+	if (json_check(text, &value, &index, &error)) {
+		reject(client, none, 400, RPC_PARSE_ERROR, error.text, none);
+		return RECEIVED_INVALID;
+	}
+	if (json_type(value) == JSON_ARRAY) {
+		reject(client, none, 400, RPC_INVALID_REQUEST, "Batches are not part of this protocol revision", none);
+		return RECEIVED_INVALID;
+	}
+	if (message_parse(&message, value, &index, &error)) {
+		reject(client, message.id, 400, RPC_INVALID_REQUEST, error.text, none);
+		return RECEIVED_INVALID;
+	}
+	if (message.kind == MESSAGE_RESPONSE) {
+		reject(client, none, 400, RPC_INVALID_REQUEST, "Clients send no responses in this protocol revision",
+			none);
+		return RECEIVED_INVALID;
+	}
+	if (message.kind == MESSAGE_REQUEST)
+		return on_request(proxy, client, &message, headers);
+	struct refusal refusal = {0};
+	if (headers && headers->method.ptr && !check_header(&refusal, "Mcp-Method", headers->method, message.method)) {
+		reject(client, none, refusal.http_status, refusal.code, refusal.text, none);
+		return RECEIVED_INVALID;
+	}
+	on_notification(client, &message);
+	return RECEIVED_NOTIFICATION;
+}

@@ -1,0 +1,47 @@
+/* An exchange: one downstream request and its one response (invariant 1).
+ *
+ * exchange.c takes requests apart and checks them as 2026-07-28 demands (basic/index "_meta", transports/streamable-http
+ * "Server Validation"); the call that an exchange waits for answers it through exchange_respond(). It is on its client's
+ * list from the first byte to the response, and on its call's list while it waits for the call. */
+#ifndef MCP_VALET_EXCHANGE_H
+#define MCP_VALET_EXCHANGE_H
+
+#include "proxy/core.h"
+#include "proxy/message.h"
+#include "proxy/method.h"
+
+struct exchange {
+	struct grave grave;
+	TAILQ_ENTRY(exchange) of_client;
+	TAILQ_ENTRY(exchange) of_call;
+	struct proxy *proxy;
+	struct client *client;
+	struct call *call;    /* which it waits for, or NULL */
+	char *id;	      /* as spelled */
+	char *progress_token; /* as spelled, or NULL */
+	bool retried;	      /* it carried a requestState */
+};
+
+/* Ends the exchange with the body of a response, `"result":{…}` or `"error":{…}`. */
+void exchange_respond(struct exchange *exchange, int http_status, struct span body);
+/* The same with an error. `data` is JSON text or NULL. */
+void exchange_fail(struct exchange *exchange, int http_status, int code, const char *text, const char *data);
+/* Sends a progress notification with the exchange's own token; nothing if it has none. `params` is the server's params
+ * object; its progressToken is replaced. */
+void exchange_progress(struct exchange *exchange, struct span params);
+
+/* What a request says of itself, read from its params; spans point into the received bytes. */
+struct request {
+	const struct method *method;
+	struct span params;
+	const struct json_index *index;
+	struct span name;	     /* tool, prompt or URI as spelled with its quotes, or a NULL ptr */
+	struct span capabilities;    /* io.modelcontextprotocol/clientCapabilities */
+	struct span client_info;     /* io.modelcontextprotocol/clientInfo, or a NULL ptr */
+	struct span progress_token;  /* or a NULL ptr */
+	struct span trace_parent;    /* or a NULL ptr */
+	struct span request_state;   /* or a NULL ptr */
+	struct span input_responses; /* or a NULL ptr */
+};
+
+#endif

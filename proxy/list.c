@@ -1,0 +1,105 @@
+#include "proxy/list.h"
+
+#include "proxy/json_write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void add_key(struct buf *out, struct span key)
+{
+	buf_add(out, "\"", 1);
+	buf_add_span(out, key);
+	buf_add(out, "\":", 2);
+}
+
+/* Appends a JSON Schema without its `x-mcp-header` annotations. In a map of `properties` the keys are names of the
+ * server's choosing, and one of them may be "x-mcp-header". The recursion is bounded by JSON_MAX_DEPTH. */
+static void schema_write(struct buf *out, struct span value, bool is_properties)
+{
+	struct json_walk walk = json_walk(value, NULL);
+	if (json_type(value) == JSON_OBJECT) {
+		struct json_member member;
+		buf_add_text(out, "{");
+		while (json_next_member(&walk, &member)) {
+			if (!is_properties && json_key_is(member.key, "x-mcp-header"))
+				continue;
+			json_add_separator(out);
+			add_key(out, member.key);
+			schema_write(out, member.value, !is_properties && json_key_is(member.key, "properties"));
+		}
+		buf_add_text(out, "}");
+	} else if (json_type(value) == JSON_ARRAY) {
+		struct span element;
+		buf_add_text(out, "[");
+		while (json_next_element(&walk, &element)) {
+			json_add_separator(out);
+			schema_write(out, element, false);
+		}
+		buf_add_text(out, "]");
+	} else {
+		buf_add_span(out, value);
+	}
+}
+
+/* Whether a schema may hold the annotation: as spelled, or behind escapes. */
+static bool may_hold_header_annotation(struct span schema)
+{
+	return memmem(schema.ptr, schema.len, "x-mcp-header", 12) || memmem(schema.ptr, schema.len, "\\u", 2);
+}
+
+static void tool_write(struct buf *out, struct span tool)
+{
+	struct json_member member;
+	struct json_walk walk = json_walk(tool, NULL);
+	buf_add_text(out, "{");
+	while (json_next_member(&walk, &member)) {
+		if (json_key_is(member.key, "execution"))
+			continue;
+		json_add_separator(out);
+		add_key(out, member.key);
+		if (json_key_is(member.key, "inputSchema") && may_hold_header_annotation(member.value))
+			schema_write(out, member.value, false);
+		else
+			buf_add_span(out, member.value);
+	}
+	buf_add_text(out, "}");
+}
+
+static bool is_hidden(const struct method *method, struct span entry, const struct policy *policy, bool *out_of_memory)
+{
+	struct span name;
+	const char *key = method->subject != POLICY_RESOURCE		  ? "name"
+			  : method->id == METHOD_RESOURCES_TEMPLATES_LIST ? "uriTemplate"
+									  : "uri";
+	if (!json_get(entry, NULL, key, &name) || json_type(name) != JSON_STRING)
+		return false;
+	char *text = json_string_dup(name);
+	if (!text) {
+		*out_of_memory |= !memmem(name.ptr, name.len, "\\u0000", 6);
+		return false;
+	}
+	bool hidden = policy_rule(policy, method->subject, text)->hide;
+	free(text);
+	return hidden;
+}
+
+void list_write(struct buf *out, const struct method *method, struct span list, const struct policy *policy)
+{
+	if (json_type(list) != JSON_ARRAY) {
+		buf_add_span(out, list);
+		return;
+	}
+	struct span entry;
+	struct json_walk walk = json_walk(list, NULL);
+	buf_add_text(out, "[");
+	while (json_next_element(&walk, &entry)) {
+		if (is_hidden(method, entry, policy, &out->failed))
+			continue;
+		json_add_separator(out);
+		if (method->subject == POLICY_TOOL && json_type(entry) == JSON_OBJECT)
+			tool_write(out, entry);
+		else
+			buf_add_span(out, entry);
+	}
+	buf_add_text(out, "]");
+}

@@ -1,0 +1,50 @@
+#include "proxy/method.h"
+
+static const struct method methods[] = {
+	{.id = METHOD_DISCOVER, .name = "server/discover", .cacheable = true},
+	{.id = METHOD_TOOLS_LIST,
+		.name = "tools/list",
+		.cacheable = true,
+		.on_demand = true,
+		.subject = POLICY_TOOL,
+		.list_member = "tools"},
+	{.id = METHOD_TOOLS_CALL, .name = "tools/call", .may_ask = true, .subject = POLICY_TOOL, .name_member = "name"},
+	{.id = METHOD_PROMPTS_LIST,
+		.name = "prompts/list",
+		.cacheable = true,
+		.on_demand = true,
+		.subject = POLICY_PROMPT,
+		.list_member = "prompts"},
+	{.id = METHOD_PROMPTS_GET,
+		.name = "prompts/get",
+		.may_ask = true,
+		.subject = POLICY_PROMPT,
+		.name_member = "name"},
+	{.id = METHOD_RESOURCES_LIST,
+		.name = "resources/list",
+		.cacheable = true,
+		.on_demand = true,
+		.subject = POLICY_RESOURCE,
+		.list_member = "resources"},
+	{.id = METHOD_RESOURCES_TEMPLATES_LIST,
+		.name = "resources/templates/list",
+		.cacheable = true,
+		.on_demand = true,
+		.subject = POLICY_RESOURCE,
+		.list_member = "resourceTemplates"},
+	{.id = METHOD_RESOURCES_READ,
+		.name = "resources/read",
+		.may_ask = true,
+		.cacheable = true,
+		.subject = POLICY_RESOURCE,
+		.name_member = "uri"},
+	{.id = METHOD_COMPLETE, .name = "completion/complete", .on_demand = true},
+};
+
+const struct method *method_find(struct span name)
+{
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		if (json_string_is(name, methods[i].name))
+			return &methods[i];
+	return NULL;
+}

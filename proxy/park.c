@@ -1,0 +1,185 @@
+/* Parking: what the server asks becomes a round of the client's, and the call waits under a sealed request state. */
+#include "proxy/call.h"
+#include "proxy/json_write.h"
+#include "proxy/session.h"
+#include "proxy/translate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The policy may name the questions; otherwise they are numbered over all rounds and no name comes twice. */
+static char *make_key(const struct call *call)
+{
+	char key[24];
+	if (call->questions <= call->rule->input_key_count)
+		return span_dup(span_of(call->rule->input_keys[call->questions - 1]));
+	snprintf(key, sizeof(key), "input-%u", call->questions);
+	return span_dup(span_of(key));
+}
+
+struct input *call_add_input(struct call *call, const struct capability_need *need, struct server_request *request)
+{
+	struct input *input = calloc(1, sizeof(*input));
+	if (!input)
+		return NULL;
+	call->questions++;
+	input->kind = need->kind;
+	input->need = *need;
+	input->request = request;
+	input->key = make_key(call);
+	translate_server_request(need, span_of(request ? request->params : NULL), &input->entry);
+	TAILQ_INSERT_TAIL(&call->inputs, input, link);
+	if (!input->key || !buf_ok(&input->entry)) {
+		call_remove_input(call, input);
+		return NULL;
+	}
+	return input;
+}
+
+void call_remove_input(struct call *call, struct input *input)
+{
+	TAILQ_REMOVE(&call->inputs, input, link);
+	free(input->key);
+	buf_free(&input->entry);
+	if (input->answer.data)
+		sodium_memzero(input->answer.data, input->answer.cap);
+	buf_free(&input->answer);
+	free(input);
+}
+
+void call_drop_inputs(struct call *call, bool answered)
+{
+	struct input *input;
+	while ((input = TAILQ_FIRST(&call->inputs))) {
+		struct server_request *request = input->request;
+		call_remove_input(call, input);
+		if (request && answered && request->need.kind == POLICY_ROOTS)
+			server_request_orphan(request);
+		else if (request)
+			server_request_fail_closed(request, "the call ended");
+	}
+}
+
+/* Writes the InputRequiredResult (basic/patterns/mrtr). */
+static void write_round(struct call *call, struct buf *body)
+{
+	struct input *input;
+	buf_add_text(body, "\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{");
+	TAILQ_FOREACH (input, &call->inputs, link) {
+		json_add_separator(body);
+		buf_add_json_string(body, span_of(input->key));
+		buf_add_text(body, ":");
+		buf_add_span(body, buf_span(&input->entry));
+	}
+	buf_add_text(body, "},\"requestState\":\"");
+}
+
+static void write_state(struct call *call, struct buf *body)
+{
+	const struct env *env = call->proxy->env;
+	int64_t wall_ms = env->wall_ms(env->ctx);
+	struct request_state state = {
+		.kind = REQUEST_STATE_PARKED,
+		.issued_ms = wall_ms,
+		.expires_ms = wall_ms + call->rule->park_ms,
+		.round = call->round,
+	};
+	memcpy(state.instance, call->proxy->instance, sizeof(state.instance));
+	memcpy(state.call_id, call->id, sizeof(state.call_id));
+	memcpy(state.principal, call->principal, sizeof(state.principal));
+	memcpy(state.digest, call->digest, sizeof(state.digest));
+	request_state_seal(call->proxy->keys, env, &state, body);
+	buf_printf(body, "\",\"_meta\":{\"io.modelcontextprotocol/serverInfo\":%s}}", call->session->identity.info);
+}
+
+/* Makes the call findable by its request state. */
+static bool issue_ticket(struct call *call)
+{
+	struct proxy *proxy = call->proxy;
+	if (call->ticketed)
+		return true;
+	HASH_ADD(by_ticket, proxy->tickets, id, sizeof(call->id), call);
+	call->ticketed = call->by_ticket.tbl != NULL;
+	return call->ticketed;
+}
+
+static bool reserve_place(struct call *call, struct error *error)
+{
+	if (!call->counted_parked && proxy_account_park(call->proxy, call->principal, error))
+		call->counted_parked = true;
+	return call->counted_parked;
+}
+
+void call_park(struct call *call)
+{
+	struct buf body = {0};
+	struct error error = {0};
+	struct input *input;
+	if (call->round >= call->rule->rounds) {
+		call_fail(call, CALL_END_REFUSED, "rounds", RPC_INTERNAL_ERROR,
+			"The server asks more often than the policy allows (rounds)", NULL);
+		return;
+	}
+	if (!reserve_place(call, &error)) {
+		call_fail(call, CALL_END_REFUSED, "too_many_parked", RPC_INTERNAL_ERROR, error.text, NULL);
+		return;
+	}
+	call->round++;
+	call->expires_ms = proxy_now(call->proxy) + call->rule->park_ms;
+	write_round(call, &body);
+	write_state(call, &body);
+	if (!buf_ok(&body) || !issue_ticket(call)) {
+		buf_free(&body);
+		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
+		return;
+	}
+	TAILQ_FOREACH (input, &call->inputs, link)
+		input->asked = true;
+	buf_free(&call->outcome);
+	call->outcome = body;
+	call->delivered = false;
+	struct session *session = call->session;
+	call_set_state(call, CALL_PARKED);
+	call_log(call, LOG_INFO, "call-parked", "round %u, for %lld s", call->round,
+		(long long)(call->rule->park_ms / 1000));
+	session_touch_keepalive(session);
+	call_deliver(call, 200);
+	server_requests_reconsider(session);
+	session_pump(session);
+}
+
+void call_ask_roots(struct call *call)
+{
+	const struct capability_need need = {.kind = POLICY_ROOTS};
+	if (call_add_input(call, &need, NULL))
+		call_park(call);
+	else
+		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
+}
+
+void call_on_server_request(struct call *call, struct server_request *request)
+{
+	request->call = call;
+	request->state = SERVER_REQUEST_ASSIGNED;
+	if (!call_add_input(call, &request->need, request)) {
+		server_request_fail_closed(request, "out of memory");
+		return;
+	}
+	call_log(call, LOG_DEBUG, "server-request", "question %u of the call", call->questions);
+	if (call->state == CALL_RUNNING)
+		call_set_state(call, CALL_GATHERING);
+}
+
+void call_on_withdrawn(struct call *call, struct server_request *request)
+{
+	struct input *input;
+	TAILQ_FOREACH (input, &call->inputs, link)
+		if (input->request == request)
+			break;
+	if (input)
+		call_remove_input(call, input);
+	call_log(call, LOG_INFO, "server-request-withdrawn", "the server no longer waits for an answer");
+	/* Nothing is left to ask, and the exchange is still open: the call just goes on. */
+	if (call->state == CALL_GATHERING && TAILQ_EMPTY(&call->inputs))
+		call_set_state(call, CALL_RUNNING);
+}

@@ -1,0 +1,213 @@
+#include "proxy/proxy.h"
+
+#include "proxy/session.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct account {
+	UT_hash_handle hh;
+	uint8_t principal[PRINCIPAL_BYTES];
+	unsigned parked;
+};
+
+void proxy_log(const struct proxy *proxy, enum log_level level, const char *event, const char *format, ...)
+{
+	if (level > proxy->env->log_level)
+		return;
+	char text[400];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	proxy->env->log(proxy->env->ctx, &(struct log_line){.level = level, .event = event, .text = text});
+}
+
+struct proxy *proxy_new(const struct proxy_config *config)
+{
+	struct proxy *proxy = calloc(1, sizeof(*proxy));
+	if (!proxy)
+		return NULL;
+	proxy->env = config->env;
+	proxy->policy = policy_ref(config->policy);
+	proxy->keys = keyring_ref(config->keys);
+	proxy->upstream = config->upstream;
+	proxy->upstream_ctx = config->upstream_ctx;
+	TAILQ_INIT(&proxy->sessions);
+	TAILQ_INIT(&proxy->kept);
+	proxy->env->random(proxy->env->ctx, proxy->instance, sizeof(proxy->instance));
+	proxy->env->random(proxy->env->ctx, proxy->table_key, sizeof(proxy->table_key));
+	return proxy;
+}
+
+void proxy_bury(struct proxy *proxy, struct grave *grave, void (*grave_free)(struct grave *grave))
+{
+	grave->free = grave_free;
+	grave->next = proxy->graveyard;
+	proxy->graveyard = grave;
+}
+
+static void empty_graveyard(struct proxy *proxy)
+{
+	struct grave *grave = proxy->graveyard;
+	proxy->graveyard = NULL;
+	while (grave) {
+		struct grave *next = grave->next;
+		grave->free(grave);
+		grave = next;
+	}
+}
+
+static void forget_outcomes(struct proxy *proxy)
+{
+	struct call *call;
+	while ((call = TAILQ_FIRST(&proxy->kept)))
+		call_set_state(call, CALL_DEAD);
+}
+
+static void close_all(struct proxy *proxy, const char *reason)
+{
+	struct session *session;
+	while ((session = TAILQ_FIRST(&proxy->sessions)))
+		session_fail(session, 0, reason);
+	forget_outcomes(proxy);
+}
+
+void proxy_free(struct proxy *proxy)
+{
+	if (!proxy)
+		return;
+	close_all(proxy, "the proxy ends");
+	empty_graveyard(proxy);
+	policy_unref(proxy->policy);
+	keyring_unref(proxy->keys);
+	free(proxy);
+}
+
+int64_t proxy_next_due(const struct proxy *proxy)
+{
+	return proxy->graveyard ? 0 : timers_next_due(&proxy->timers);
+}
+
+void proxy_turn(struct proxy *proxy)
+{
+	timers_run(&proxy->timers, proxy_now(proxy));
+	empty_graveyard(proxy);
+}
+
+void proxy_reload(struct proxy *proxy, struct policy *policy, struct keyring *keys)
+{
+	policy_ref(policy);
+	keyring_ref(keys);
+	policy_unref(proxy->policy);
+	keyring_unref(proxy->keys);
+	proxy->policy = policy;
+	proxy->keys = keys;
+}
+
+struct proxy_counts proxy_counts(const struct proxy *proxy)
+{
+	return proxy->counts;
+}
+
+/* Accounts. */
+
+static struct account *find_account(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES])
+{
+	struct account *account = NULL;
+	HASH_FIND(hh, proxy->accounts, principal, PRINCIPAL_BYTES, account);
+	return account;
+}
+
+static struct account *account_new(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES])
+{
+	struct account *account = calloc(1, sizeof(*account));
+	if (!account)
+		return NULL;
+	memcpy(account->principal, principal, PRINCIPAL_BYTES);
+	HASH_ADD(hh, proxy->accounts, principal, PRINCIPAL_BYTES, account);
+	if (!account->hh.tbl) {
+		free(account);
+		return NULL;
+	}
+	return account;
+}
+
+bool proxy_account_park(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES], struct error *error)
+{
+	const struct policy_limits *limits = &proxy->policy->limits;
+	struct account *account = find_account(proxy, principal);
+	if (proxy->counts.parked >= limits->parked) {
+		error_set(error, ERROR_LIMIT, "Too many calls wait for their clients (limits.parked)");
+		return false;
+	}
+	if (account && account->parked >= limits->parked_per_principal) {
+		error_set(error, ERROR_LIMIT,
+			"Too many of this client's calls wait for it (limits.parked_per_principal)");
+		return false;
+	}
+	if (!account && !(account = account_new(proxy, principal))) {
+		error_set(error, ERROR_MEMORY, "Out of memory");
+		return false;
+	}
+	account->parked++;
+	return true;
+}
+
+void proxy_account_unpark(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES])
+{
+	struct account *account = find_account(proxy, principal);
+	if (!account || --account->parked)
+		return;
+	HASH_DELETE(hh, proxy->accounts, account);
+	free(account);
+}
+
+/* The orderly end. */
+
+static void fail_all(struct call_list *list)
+{
+	struct call *call;
+	while ((call = TAILQ_FIRST(list)))
+		call_fail(call, CALL_END_REFUSED, "shutdown", RPC_INTERNAL_ERROR, "The proxy is shutting down", NULL);
+}
+
+static void abandon_all(struct call_list *list)
+{
+	struct call *call;
+	while ((call = TAILQ_FIRST(list)))
+		call_end(call, CALL_END_ABANDONED, "shutdown", NULL);
+}
+
+static void on_shutdown_over(void *arg)
+{
+	struct proxy *proxy = arg;
+	close_all(proxy, "the proxy is shutting down");
+}
+
+void proxy_shutdown(struct proxy *proxy)
+{
+	struct session *session = TAILQ_FIRST(&proxy->sessions);
+	if (proxy->shutting_down)
+		return;
+	proxy->shutting_down = true;
+	timer_set(&proxy->timers, &proxy->shutdown_timer, proxy_now(proxy) + proxy->policy->deadlines.shutdown_ms,
+		on_shutdown_over, proxy);
+	while (session) {
+		struct session *next = TAILQ_NEXT(session, link);
+		session->pumping = true; /* nothing new starts while the lists are walked */
+		fail_all(&session->waiting);
+		fail_all(&session->resuming);
+		abandon_all(&session->parked);
+		session->pumping = false;
+		session_retire(session, "the proxy is shutting down");
+		session = next;
+	}
+	forget_outcomes(proxy);
+}
+
+bool proxy_is_idle(const struct proxy *proxy)
+{
+	return proxy->counts.exchanges == 0 && TAILQ_EMPTY(&proxy->sessions);
+}

@@ -1,0 +1,276 @@
+/* The retry: a request that brings a request state, and perhaps answers, back to its parked call (invariants 2 and 4). */
+#include "proxy/call.h"
+#include "proxy/session.h"
+#include "proxy/translate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char start_again[] = "send the request again without requestState";
+
+/* Refuses a retry. The client learns the class; the log says exactly why. */
+static void refuse(struct exchange *exchange, const char *reason, const char *what, const char *why)
+{
+	char text[200], data[64];
+	snprintf(text, sizeof(text), "%s; %s", what, start_again);
+	snprintf(data, sizeof(data), "{\"reason\":\"%s\"}", reason);
+	proxy_log(exchange->proxy, LOG_WARNING, "state-refused", "%s: %s", reason, why);
+	exchange_fail(exchange, 200, RPC_INVALID_PARAMS, text, data);
+}
+
+static int open_state(struct proxy *proxy, struct span string, struct request_state *state, struct error *error)
+{
+	struct buf token = {0};
+	json_decode_string(string, &token);
+	int status = buf_ok(&token) ? request_state_open(proxy->keys, buf_span(&token), state, error)
+				    : error_set(error, ERROR_MEMORY, "out of memory");
+	buf_free(&token);
+	return status;
+}
+
+static struct call *find_call(struct proxy *proxy, const uint8_t id[CALL_ID_BYTES])
+{
+	struct call *call = NULL;
+	HASH_FIND(by_ticket, proxy->tickets, id, CALL_ID_BYTES, call);
+	return call;
+}
+
+/* Whether the state is of this process, this principal and this request; refuses if not. */
+static bool state_matches(
+	struct exchange *exchange, const struct request_state *state, const uint8_t digest[DIGEST_BYTES])
+{
+	if (sodium_memcmp(state->instance, exchange->proxy->instance, INSTANCE_BYTES) != 0) {
+		refuse(exchange, "other_instance", "The request state was made before a restart, or elsewhere",
+			"sealed by another instance");
+		return false;
+	}
+	bool principal = sodium_memcmp(state->principal, exchange->client->principal, PRINCIPAL_BYTES) == 0;
+	bool request = sodium_memcmp(state->digest, digest, DIGEST_BYTES) == 0;
+	if (!principal || !request) {
+		refuse(exchange, "mismatch", "The request state does not belong to this request",
+			principal ? "another request" : "another principal");
+		return false;
+	}
+	return true;
+}
+
+/* The same retry again gets the same outcome again (the network may have lost it), or waits for it with the first. */
+static bool is_repeated(const struct call *call, const struct request_state *state, const uint8_t answers[DIGEST_BYTES])
+{
+	return call && state->round > 0 && call->used_round == state->round &&
+	       sodium_memcmp(call->used_answers, answers, DIGEST_BYTES) == 0;
+}
+
+static void repeat(struct exchange *exchange, struct call *call)
+{
+	if (call->outcome.len &&
+		(call->state == CALL_PARKED || call->state == CALL_FINISHED || call->state == CALL_ENDING)) {
+		call_log(call, LOG_INFO, "outcome-repeated", "the same retry came again");
+		exchange_respond(
+			exchange, result_http_status(call->method, buf_span(&call->outcome)), buf_span(&call->outcome));
+	} else if (call->state == CALL_ENDING) {
+		refuse(exchange, "used", "The request state was used and its request cancelled", "cancelled call");
+	} else {
+		call_await(call, exchange);
+	}
+}
+
+/* Checks the answers to all open questions before any of them is taken. */
+static bool check_answers(struct exchange *exchange, struct call *call, struct span responses)
+{
+	struct input *input;
+	struct span answer;
+	struct error error = {0};
+	TAILQ_FOREACH (input, &call->inputs, link) {
+		unsigned count = input->asked ? json_get(responses, NULL, input->key, &answer) : 0;
+		if (count > 1)
+			error_set(&error, ERROR_SYNTAX, "it occurs twice");
+		else if (count == 1 && translate_check_answer(input->kind, answer, &error) == 0)
+			continue;
+		if (count) {
+			char text[400];
+			snprintf(text, sizeof(text), "inputResponses[\"%.100s\"]: %.250s", input->key, error.text);
+			exchange_fail(exchange, 200, RPC_INVALID_PARAMS, text, NULL);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Copies the answers. false without memory: none is taken then. */
+static bool take_answers(struct call *call, struct span responses)
+{
+	struct input *input;
+	struct span answer;
+	bool ok = true;
+	TAILQ_FOREACH (input, &call->inputs, link) {
+		if (!input->asked || !json_get(responses, NULL, input->key, &answer))
+			continue;
+		buf_free(&input->answer);
+		buf_add_span(&input->answer, answer);
+		ok &= buf_ok(&input->answer);
+	}
+	if (!ok)
+		TAILQ_FOREACH (input, &call->inputs, link)
+			buf_free(&input->answer);
+	return ok;
+}
+
+/* A question that the retry's capabilities no longer cover cannot be asked again. */
+static const struct input *find_unaskable(const struct call *call)
+{
+	struct input *input;
+	TAILQ_FOREACH (input, &call->inputs, link)
+		if (!input->answer.len && !capabilities_cover(&call->caps, &input->need))
+			return input;
+	return NULL;
+}
+
+/* The roots that were asked for ahead of the call go to the requests that belong to no call; then the call takes its turn. */
+static void resume_unsent(struct call *call)
+{
+	struct session *session = call->session;
+	struct input *input = TAILQ_FIRST(&call->inputs);
+	if (input && !input->answer.len) {
+		call_park(call);
+		return;
+	}
+	call_set_state(call, CALL_WAITING);
+	if (input) {
+		struct buf body = {0};
+		buf_add_text(&body, "\"result\":");
+		buf_add_span(&body, buf_span(&input->answer));
+		call_remove_input(call, input);
+		server_requests_answer_roots(session, buf_span(&body));
+		buf_free(&body);
+	}
+	session_pump(session);
+}
+
+static void resume_parked(struct exchange *exchange, struct call *call, const struct request *request, uint32_t round,
+	const uint8_t answers[DIGEST_BYTES])
+{
+	struct error error = {0};
+	struct capabilities caps;
+	if (capabilities_read(&caps, request->capabilities, &error)) {
+		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
+		return;
+	}
+	if (!check_answers(exchange, call, request->input_responses))
+		return;
+	if (!take_answers(call, request->input_responses)) {
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+		return;
+	}
+	call->caps = caps;
+	call->used_round = round;
+	memcpy(call->used_answers, answers, DIGEST_BYTES);
+	call_await(call, exchange);
+	const struct input *unaskable = find_unaskable(call);
+	if (unaskable) {
+		char data[128];
+		snprintf(data, sizeof(data), "{\"requiredCapabilities\":%s}", capability_need_json(&unaskable->need));
+		call_fail(call, CALL_END_REFUSED, "missing_capability", RPC_MISSING_CAPABILITY,
+			"The server needs a capability that the client did not declare", data);
+	} else if (call->sent) {
+		struct session *session = call->session;
+		call_log(call, LOG_INFO, "call-resumed", "round %u", round);
+		call_set_state(call, CALL_RESUMING);
+		session_pump(session);
+	} else {
+		resume_unsent(call);
+	}
+}
+
+void call_unresume(struct call *call)
+{
+	struct exchange *exchange;
+	struct input *input;
+	/* Nothing was consumed: the same retry may come again. */
+	TAILQ_FOREACH (input, &call->inputs, link)
+		buf_free(&input->answer);
+	call->used_round = 0;
+	call_set_state(call, CALL_PARKED);
+	while ((exchange = TAILQ_FIRST(&call->waiters)))
+		exchange_fail(exchange, 200, RPC_INTERNAL_ERROR,
+			"The server was busy with other calls for too long; send the same retry again",
+			"{\"reason\":\"busy\"}");
+}
+
+void call_resume(struct call *call)
+{
+	struct session *session = call->session;
+	struct input *input = TAILQ_FIRST(&call->inputs);
+	call_set_state(call, CALL_RUNNING);
+	while (input) {
+		struct input *next = TAILQ_NEXT(input, link);
+		if (input->answer.len) {
+			struct server_request *request = input->request;
+			struct buf body = {0};
+			buf_add_text(&body, "\"result\":");
+			buf_add_span(&body, buf_span(&input->answer));
+			call_remove_input(call, input);
+			if (request && buf_ok(&body))
+				server_request_answer(request, buf_span(&body));
+			else if (request)
+				server_request_fail_closed(request, "out of memory");
+			if (body.data)
+				sodium_memzero(body.data, body.cap);
+			buf_free(&body);
+		}
+		input = next;
+	}
+	if (call->progress.len) {
+		struct exchange *exchange;
+		TAILQ_FOREACH (exchange, &call->waiters, of_call)
+			exchange_progress(exchange, buf_span(&call->progress));
+		buf_free(&call->progress);
+	}
+	(void)session;
+	/* What was not answered, or was asked meanwhile, makes the next round. */
+	if (!TAILQ_EMPTY(&call->inputs))
+		call_set_state(call, CALL_GATHERING);
+}
+
+void call_retry(struct exchange *exchange, const struct request *request)
+{
+	struct proxy *proxy = exchange->proxy;
+	struct request_state state;
+	struct error error = {0};
+	uint8_t digest[DIGEST_BYTES], answers[DIGEST_BYTES];
+	int status = open_state(proxy, request->request_state, &state, &error);
+	if (status == ERROR_REFUSED) {
+		refuse(exchange, "unverifiable", "The request state cannot be verified", error.text);
+		return;
+	}
+	if (status ||
+		digest_json(digest, request->method->name, request->params,
+			(const char *const[]){"_meta", "inputResponses", "requestState", NULL}) ||
+		digest_json(answers, "answers", request->input_responses.ptr ? request->input_responses : SPAN("null"),
+			NULL)) {
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+		return;
+	}
+	if (!state_matches(exchange, &state, digest))
+		return;
+	struct call *call = find_call(proxy, state.call_id);
+	if (is_repeated(call, &state, answers)) {
+		repeat(exchange, call);
+	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state.expires_ms) {
+		refuse(exchange, "expired", "The request state has expired", "too late");
+	} else if (!call) {
+		refuse(exchange, "used", "The request state was used before", "its call is over");
+	} else if (state.round != call->round || state.round == call->used_round) {
+		refuse(exchange, "used", "The request state was used before", "other answers, or an earlier round");
+	} else if (call->state == CALL_FINISHED) {
+		call->used_round = state.round;
+		memcpy(call->used_answers, answers, DIGEST_BYTES);
+		call->delivered = true;
+		call_set_state(call, CALL_FINISHED);
+		repeat(exchange, call);
+	} else if (call->state == CALL_PARKED) {
+		resume_parked(exchange, call, request, state.round, answers);
+	} else {
+		refuse(exchange, "used", "The request state was used before", "the call is not parked");
+	}
+}

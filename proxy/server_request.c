@@ -1,0 +1,275 @@
+#include "proxy/server_request.h"
+
+#include "proxy/attribution.h"
+#include "proxy/session.h"
+#include "proxy/translate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void server_request_free(struct grave *grave)
+{
+	struct server_request *request = container_of(grave, struct server_request, grave);
+	free(request->id);
+	free(request->params);
+	free(request->progress_token);
+	free(request);
+}
+
+/* Sends one answer upstream. An answer that cannot be sent is as good as none: the session's loss will tell. */
+static void send_answer(struct session *session, struct span id, struct span body)
+{
+	struct buf message = message_response(id, body);
+	if (session_send(session, UPSTREAM_RESPONSE, 0, &message))
+		session_log(session, LOG_WARNING, "answer-lost", "an answer could not be sent to the server");
+}
+
+static struct server_request *server_request_new(
+	struct session *session, const struct message *message, const struct capability_need *need, uint64_t stream)
+{
+	struct server_request *request = calloc(1, sizeof(*request));
+	struct span meta, token = {0};
+	if (!request)
+		return NULL;
+	if (json_get(message->params, &message->index, "_meta", &meta))
+		json_get(meta, NULL, "progressToken", &token);
+	request->session = session;
+	request->need = *need;
+	request->stream = stream;
+	request->state = SERVER_REQUEST_HELD;
+	request->id = span_dup(message->id);
+	request->params = message->params.ptr ? span_dup(message->params) : NULL;
+	request->progress_token = token.ptr ? span_dup(token) : NULL;
+	if (!request->id || (message->params.ptr && !request->params) || (token.ptr && !request->progress_token)) {
+		server_request_free(&request->grave);
+		return NULL;
+	}
+	TAILQ_INSERT_TAIL(&session->server_requests, request, link);
+	session->server_request_count++;
+	session->proxy->counts.server_requests++;
+	return request;
+}
+
+static void server_request_end(struct server_request *request)
+{
+	struct session *session = request->session;
+	struct proxy *proxy = session->proxy;
+	if (request->state == SERVER_REQUEST_ORPHAN)
+		session->orphan_roots--;
+	timer_cancel(&proxy->timers, &request->hold);
+	TAILQ_REMOVE(&session->server_requests, request, link);
+	session->server_request_count--;
+	proxy->counts.server_requests--;
+	proxy_bury(proxy, &request->grave, server_request_free);
+}
+
+void server_request_answer(struct server_request *request, struct span body)
+{
+	struct session *session = request->session;
+	struct span id = span_of(request->id);
+	server_request_end(request); /* buried, not freed: the id is still there */
+	send_answer(session, id, body);
+}
+
+void server_request_fail_closed(struct server_request *request, const char *reason)
+{
+	session_log(request->session, LOG_DEBUG, "server-request-failed-closed", "%s", reason);
+	server_request_answer(request, span_of(translate_unanswered(request->need.kind)));
+}
+
+static bool apply_action(struct server_request *request, const struct policy_rule *rule)
+{
+	static const char decline[] = "\"result\":{\"action\":\"decline\"}";
+	enum policy_kind kind = request->need.kind;
+	struct buf body = {0};
+	switch (rule->action[kind]) {
+	case POLICY_FORWARD:
+		return false;
+	case POLICY_DENY:
+		buf_add_text(&body, translate_denied(kind));
+		break;
+	case POLICY_DECLINE:
+		buf_add_text(&body, kind == POLICY_ELICITATION ? decline : translate_denied(kind));
+		break;
+	case POLICY_ANSWER:
+		buf_printf(&body, "\"result\":%s", rule->answer[kind]);
+		break;
+	default:
+		buf_add_text(&body, translate_unanswered(kind));
+		break;
+	}
+	if (buf_ok(&body))
+		server_request_answer(request, buf_span(&body));
+	else
+		server_request_fail_closed(request, "out of memory");
+	buf_free(&body);
+	return true;
+}
+
+void server_request_orphan(struct server_request *request)
+{
+	const struct policy *policy = request->session->proxy->policy;
+	request->call = NULL;
+	if (apply_action(request, &policy->defaults))
+		return;
+	if (request->need.kind != POLICY_ROOTS) {
+		server_request_fail_closed(request, "it belongs to no call");
+		return;
+	}
+	if (request->state != SERVER_REQUEST_ORPHAN)
+		request->session->orphan_roots++;
+	request->state = SERVER_REQUEST_ORPHAN;
+	session_log(
+		request->session, LOG_DEBUG, "roots-wanted", "the next call of a client with roots will ask for them");
+}
+
+/* Ends the call whose server asks for what may not be asked (mrtr "Server Requirements" 7). */
+static void fail_call(struct server_request *request, struct call *call)
+{
+	char data[128];
+	snprintf(data, sizeof(data), "{\"requiredCapabilities\":%s}", capability_need_json(&request->need));
+	server_request_fail_closed(request, "the client did not declare the capability");
+	call_fail(call, CALL_END_REFUSED, "missing_capability", RPC_MISSING_CAPABILITY,
+		"The server needs a capability that the client did not declare", data);
+}
+
+/* The request belongs to this call: what the policy and the client's capabilities make of it. */
+static void give_to_call(struct server_request *request, struct call *call)
+{
+	enum policy_kind kind = request->need.kind;
+	bool declared = capabilities_cover(&call->caps, &request->need);
+	timer_cancel(&request->session->proxy->timers, &request->hold);
+	if (call->rule->action[kind] == POLICY_FAIL)
+		fail_call(request, call);
+	else if (call->rule->asks_never)
+		server_request_fail_closed(request, "the policy says that this call never asks");
+	else if (apply_action(request, call->rule))
+		call_log(call, LOG_INFO, "server-request-policy", "answered by the policy");
+	else if (declared)
+		call_on_server_request(call, request);
+	else if (call->rule->undeclared == POLICY_UNDECLARED_REFUSE)
+		server_request_fail_closed(request, "the client did not declare the capability");
+	else
+		fail_call(request, call);
+}
+
+static void on_hold_over(void *arg)
+{
+	struct server_request *request = arg;
+	session_log(request->session, LOG_WARNING, "ambiguous",
+		"several calls may have asked this: refused. The policy settings pool, asks: never and overlap: never "
+		"avoid it");
+	server_request_fail_closed(request, "ambiguous");
+}
+
+static void dispatch(struct server_request *request)
+{
+	struct session *session = request->session;
+	struct proxy *proxy = session->proxy;
+	struct call *call;
+	switch (attribute(request, &call)) {
+	case ATTRIBUTED:
+		give_to_call(request, call);
+		break;
+	case ATTRIBUTION_NONE:
+		server_request_orphan(request);
+		break;
+	case ATTRIBUTION_UNSURE:
+		if (!request->hold.armed)
+			timer_set(&proxy->timers, &request->hold, proxy_now(proxy) + proxy->policy->deadlines.hold_ms,
+				on_hold_over, request);
+		break;
+	case ATTRIBUTION_HOPELESS:
+		on_hold_over(request);
+		break;
+	}
+}
+
+static struct server_request *find(struct session *session, struct span id)
+{
+	struct server_request *request;
+	TAILQ_FOREACH (request, &session->server_requests, link)
+		if (span_is(id, request->id))
+			return request;
+	return NULL;
+}
+
+void server_request_receive(struct session *session, const struct message *message, uint64_t stream)
+{
+	struct proxy *proxy = session->proxy;
+	struct capability_need need;
+	if (!translate_need(message->method, message->params, &need)) {
+		send_answer(session, message->id, SPAN("\"error\":{\"code\":-32601,\"message\":\"Method not found\"}"));
+		return;
+	}
+	if (find(session, message->id)) {
+		session_log(session, LOG_WARNING, "bad-message", "the server uses the id of an open request again");
+		return;
+	}
+	struct server_request *request = NULL;
+	if (session->server_request_count < proxy->policy->limits.server_requests)
+		request = server_request_new(session, message, &need, stream);
+	if (!request) {
+		session_log(session, LOG_WARNING, "server-request-failed-closed",
+			"too many open server requests (limits.server_requests), or out of memory");
+		send_answer(session, message->id, span_of(translate_unanswered(need.kind)));
+		return;
+	}
+	if (!stream && proxy->upstream->has_streams && need.kind != POLICY_ROOTS && !proxy->serial) {
+		proxy->serial = true;
+		session_log(session, LOG_INFO, "attribution-serial",
+			"the server asks outside the streams of its calls: one call runs at a time from now on");
+	}
+	dispatch(request);
+}
+
+void server_request_withdraw(struct session *session, struct span id)
+{
+	struct server_request *request = find(session, id);
+	if (!request)
+		return;
+	struct call *call = request->state == SERVER_REQUEST_ASSIGNED ? request->call : NULL;
+	if (request->state == SERVER_REQUEST_ORPHAN)
+		session->roots_given_up = true;
+	if (call)
+		call_on_withdrawn(call, request);
+	server_request_end(request);
+}
+
+void server_requests_reconsider(struct session *session)
+{
+	struct server_request *request = TAILQ_FIRST(&session->server_requests);
+	while (request) {
+		struct server_request *next = TAILQ_NEXT(request, link);
+		struct call *call;
+		if (request->state == SERVER_REQUEST_HELD && attribute(request, &call) != ATTRIBUTION_UNSURE) {
+			dispatch(request);
+			/* The list may have changed under us. */
+			next = TAILQ_FIRST(&session->server_requests);
+		}
+		request = next;
+	}
+}
+
+void server_requests_answer_roots(struct session *session, struct span body)
+{
+	struct server_request *request = TAILQ_FIRST(&session->server_requests);
+	while (request) {
+		struct server_request *next = TAILQ_NEXT(request, link);
+		if (request->state == SERVER_REQUEST_ORPHAN)
+			server_request_answer(request, body);
+		request = next;
+	}
+	struct proxy *proxy = session->proxy;
+	session->settled_ms = proxy_now(proxy) + proxy->policy->deadlines.settle_ms;
+}
+
+void server_requests_drop(struct session *session)
+{
+	struct server_request *request;
+	while ((request = TAILQ_FIRST(&session->server_requests))) {
+		if (request->state == SERVER_REQUEST_ASSIGNED)
+			call_on_withdrawn(request->call, request);
+		server_request_end(request);
+	}
+}

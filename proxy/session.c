@@ -1,0 +1,435 @@
+#include "proxy/session.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void on_timer(void *arg);
+static void on_wake(void *arg);
+static void on_keepalive(void *arg);
+
+void session_log(const struct session *session, enum log_level level, const char *event, const char *format, ...)
+{
+	const struct env *env = session->proxy->env;
+	if (level > env->log_level)
+		return;
+	char text[600];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	env->log(env->ctx, &(struct log_line){.level = level, .event = event, .session = session->name, .text = text});
+}
+
+const char *session_authorization(const struct session *session)
+{
+	return session->authorization;
+}
+
+const char *session_name(const struct session *session)
+{
+	return session->name;
+}
+
+/* Making and freeing. */
+
+static void session_free(struct grave *grave)
+{
+	struct session *session = container_of(grave, struct session, grave);
+	if (session->authorization)
+		sodium_memzero(session->authorization, strlen(session->authorization));
+	free(session->authorization);
+	free(session->client_info);
+	server_identity_free(&session->identity);
+	free(session);
+}
+
+static struct session *session_new(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
+	const struct request *request)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	if (!session)
+		return NULL;
+	session->proxy = proxy;
+	session->caps = *caps;
+	session->version = LEGACY_2025_11_25;
+	session->next_id = 1;
+	memcpy(session->principal, client->principal, sizeof(session->principal));
+	snprintf(session->name, sizeof(session->name), "s%llu", (unsigned long long)++proxy->sessions_opened);
+	TAILQ_INIT(&session->waiting);
+	TAILQ_INIT(&session->running);
+	TAILQ_INIT(&session->parked);
+	TAILQ_INIT(&session->resuming);
+	TAILQ_INIT(&session->ending);
+	TAILQ_INIT(&session->server_requests);
+	session->authorization = client->authorization ? strdup(client->authorization) : NULL;
+	session->client_info = request->client_info.ptr ? span_dup(request->client_info) : NULL;
+	if ((client->authorization && !session->authorization) || (request->client_info.ptr && !session->client_info)) {
+		session_free(&session->grave);
+		return NULL;
+	}
+	TAILQ_INSERT_HEAD(&proxy->sessions, session, link);
+	proxy->counts.sessions++;
+	return session;
+}
+
+static bool has_calls(const struct session *session)
+{
+	return !TAILQ_EMPTY(&session->waiting) || !TAILQ_EMPTY(&session->running) || !TAILQ_EMPTY(&session->parked) ||
+	       !TAILQ_EMPTY(&session->resuming) || !TAILQ_EMPTY(&session->ending);
+}
+
+/* Takes the session out of service; nothing of it is left but its memory. */
+static void bury(struct session *session)
+{
+	struct proxy *proxy = session->proxy;
+	session->state = SESSION_DEAD;
+	timer_cancel(&proxy->timers, &session->timer);
+	timer_cancel(&proxy->timers, &session->wake);
+	timer_cancel(&proxy->timers, &session->keepalive);
+	server_requests_drop(session);
+	TAILQ_REMOVE(&proxy->sessions, session, link);
+	proxy->counts.sessions--;
+	proxy_bury(proxy, &session->grave, session_free);
+}
+
+void session_close(struct session *session, const char *reason)
+{
+	session_log(session, LOG_INFO, "session-closed", "%s", reason);
+	struct upstream *upstream = session->upstream;
+	session->upstream = NULL;
+	bury(session);
+	if (upstream)
+		session->proxy->upstream->close(upstream);
+}
+
+static void lose_calls(struct call_list *list, int http_status, const char *why)
+{
+	struct call *call;
+	while ((call = TAILQ_FIRST(list)))
+		call_on_session_lost(call, http_status, why);
+}
+
+void session_on_lost(struct session *session, int http_status, const char *why)
+{
+	if (session->state == SESSION_DEAD)
+		return;
+	session_log(session, LOG_WARNING, "session-lost", "%s", why);
+	session->upstream = NULL;
+	bury(session);
+	lose_calls(&session->waiting, http_status, why);
+	lose_calls(&session->running, http_status, why);
+	lose_calls(&session->resuming, http_status, why);
+	lose_calls(&session->parked, http_status, why);
+	lose_calls(&session->ending, http_status, why);
+}
+
+void session_fail(struct session *session, int http_status, const char *why)
+{
+	struct upstream *upstream = session->upstream;
+	session_on_lost(session, http_status, why);
+	if (upstream)
+		session->proxy->upstream->close(upstream);
+}
+
+void session_on_request_failed(struct session *session, uint64_t request_id, int http_status, const char *why)
+{
+	struct proxy *proxy = session->proxy;
+	struct call *call = NULL;
+	if (session->state == SESSION_DEAD)
+		return;
+	if (request_id == session->initialize_id && session->state == SESSION_OPENING) {
+		session_fail(session, http_status, why);
+		return;
+	}
+	HASH_FIND(by_upstream, session->requests, &request_id, sizeof(request_id), call);
+	if (call)
+		call_on_session_lost(call, http_status, why);
+}
+
+/* Finding. */
+
+static bool is_usable(const struct session *session, const struct client *client, const struct capabilities *caps)
+{
+	return session->state <= SESSION_READY && capabilities_equal(&session->caps, caps) &&
+	       sodium_memcmp(session->principal, client->principal, PRINCIPAL_BYTES) == 0;
+}
+
+/* Makes room under the limits by closing sessions that nobody uses, the longest unused first. */
+static bool make_room(struct proxy *proxy, const struct client *client, struct error *error)
+{
+	const struct policy_limits *limits = &proxy->policy->limits;
+	for (;;) {
+		struct session *session, *idle = NULL, *idle_own = NULL;
+		unsigned all = 0, own = 0;
+		TAILQ_FOREACH (session, &proxy->sessions, link) {
+			bool is_own = sodium_memcmp(session->principal, client->principal, PRINCIPAL_BYTES) == 0;
+			all++;
+			own += is_own;
+			if (session->state == SESSION_READY && !has_calls(session)) {
+				idle = session;
+				idle_own = is_own ? session : idle_own;
+			}
+		}
+		if (all < limits->sessions && own < limits->sessions_per_principal)
+			return true;
+		struct session *victim = own >= limits->sessions_per_principal ? idle_own : idle;
+		if (!victim) {
+			error_set(error, ERROR_LIMIT, "Too many sessions with the server are in use (limits.%s)",
+				all >= limits->sessions ? "sessions" : "sessions_per_principal");
+			return false;
+		}
+		session_close(victim, "room for another");
+	}
+}
+
+static struct session *open_session(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
+	const struct request *request, struct error *error)
+{
+	if (!make_room(proxy, client, error))
+		return NULL;
+	struct session *session = session_new(proxy, client, caps, request);
+	if (!session) {
+		error_set(error, ERROR_MEMORY, "Out of memory");
+		return NULL;
+	}
+	if (session_start_handshake(session, error)) {
+		session_log(session, LOG_WARNING, "session-failed", "%s", error->text);
+		bury(session);
+		return NULL;
+	}
+	return session;
+}
+
+struct session *session_for(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
+	const struct request *request, bool may_ask, struct error *error)
+{
+	struct session *session, *found = NULL;
+	unsigned count = 0;
+	TAILQ_FOREACH (session, &proxy->sessions, link) {
+		if (!is_usable(session, client, caps))
+			continue;
+		count++;
+		/* The most recently used one, unless a call would have to wait there and need not elsewhere. */
+		bool busy = may_ask && !(TAILQ_EMPTY(&session->running) && TAILQ_EMPTY(&session->waiting));
+		if (!found || (!busy && count <= proxy->policy->limits.pool && !TAILQ_EMPTY(&found->running)))
+			found = session;
+	}
+	bool all_busy = found && may_ask && !TAILQ_EMPTY(&found->running);
+	if (!found || (all_busy && count < proxy->policy->limits.pool))
+		return open_session(proxy, client, caps, request, error);
+	TAILQ_REMOVE(&proxy->sessions, found, link);
+	TAILQ_INSERT_HEAD(&proxy->sessions, found, link);
+	return found;
+}
+
+/* Places. */
+
+bool session_is_serial(const struct session *session)
+{
+	const struct proxy *proxy = session->proxy;
+	switch (proxy->policy->upstream.attribution) {
+	case POLICY_ATTRIBUTION_SERIAL:
+		return true;
+	case POLICY_ATTRIBUTION_STREAM:
+		return !proxy->upstream->has_streams;
+	default:
+		return !proxy->upstream->has_streams || proxy->serial;
+	}
+}
+
+static void wake_at(struct session *session, int64_t due_ms)
+{
+	if (!session->wake.armed || session->wake.due_ms > due_ms)
+		timer_set(&session->proxy->timers, &session->wake, due_ms, on_wake, session);
+}
+
+/* Whether one more call that may ask can run: none does, or those that do have not asked for so long that they hardly
+ * will. Cancelled calls hold their place while they may still ask. */
+static bool has_place(struct session *session)
+{
+	int64_t now = proxy_now(session->proxy);
+	int64_t overlap_ms = session->proxy->policy->upstream.overlap_ms;
+	struct call *call;
+	if (!session_is_serial(session))
+		return true;
+	TAILQ_FOREACH (call, &session->ending, link)
+		if (call_may_ask(call))
+			return false;
+	TAILQ_FOREACH (call, &session->running, link) {
+		if (!call_may_ask(call))
+			continue;
+		if (overlap_ms < 0 || call->state == CALL_GATHERING)
+			return false;
+		if (now - call->running_since_ms < overlap_ms) {
+			wake_at(session, call->running_since_ms + overlap_ms);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* A server whose question for the roots timed out before any call could carry it does not ask again by itself. */
+static void make_ask_again(struct session *session)
+{
+	struct proxy *proxy = session->proxy;
+	struct buf message = {0};
+	session->roots_given_up = false;
+	buf_add_text(&message, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}");
+	if (session_send(session, UPSTREAM_NOTIFICATION, 0, &message) == 0)
+		session->settled_ms = proxy_now(proxy) + proxy->policy->deadlines.settle_ms;
+}
+
+/* Lets one waiting call that may ask go ahead, if it can. */
+static bool start_asking_call(struct session *session, struct call *call)
+{
+	bool tells_roots = call->caps.roots && call->rule->action[POLICY_ROOTS] == POLICY_FORWARD;
+	if (tells_roots && session->roots_given_up && !session->orphan_roots)
+		make_ask_again(session);
+	if (proxy_now(session->proxy) < session->settled_ms) {
+		wake_at(session, session->settled_ms);
+		return false;
+	}
+	if (tells_roots && session->orphan_roots) {
+		call_ask_roots(call);
+		return true;
+	}
+	if (!has_place(session))
+		return false;
+	call_send(call);
+	return true;
+}
+
+/* Lets one call go ahead. false if none can. */
+static bool pump_one(struct session *session)
+{
+	struct call *call = TAILQ_FIRST(&session->resuming);
+	bool blocked = false;
+	if (session->state != SESSION_READY && session->state != SESSION_RETIRING)
+		return false;
+	if (call) {
+		if (has_place(session)) {
+			call_resume(call);
+			return true;
+		}
+		blocked = true; /* those who come back go first */
+	}
+	TAILQ_FOREACH (call, &session->waiting, link) {
+		if (!call_may_ask(call)) {
+			call_send(call);
+			return true;
+		}
+		if (!blocked && start_asking_call(session, call))
+			return true;
+		blocked = true;
+	}
+	return false;
+}
+
+static void rest(struct session *session)
+{
+	struct proxy *proxy = session->proxy;
+	if (session->state == SESSION_DEAD || has_calls(session))
+		return;
+	if (session->state == SESSION_RETIRING)
+		session_close(session, "retired");
+	else if (session->state == SESSION_READY)
+		timer_set(&proxy->timers, &session->timer, proxy_now(proxy) + proxy->policy->deadlines.idle_session_ms,
+			on_timer, session);
+}
+
+void session_pump(struct session *session)
+{
+	if (session->pumping) {
+		session->pump_again = true;
+		return;
+	}
+	session->pumping = true;
+	do {
+		session->pump_again = false;
+		while (pump_one(session))
+			;
+	} while (session->pump_again);
+	session->pumping = false;
+	rest(session);
+}
+
+void session_on_established(struct session *session)
+{
+	struct proxy *proxy = session->proxy;
+	if (session->state != SESSION_ESTABLISHING)
+		return;
+	session->state = SESSION_READY;
+	timer_cancel(&proxy->timers, &session->timer);
+	/* Servers ask for the roots right after the handshake, and deny what comes before the answer. */
+	session->settled_ms = proxy_now(proxy) + (session->caps.roots ? proxy->policy->deadlines.settle_ms : 0);
+	session_log(session, LOG_INFO, "session-ready", "protocol revision %s", legacy_version_names[session->version]);
+	session_pump(session);
+}
+
+void session_retire(struct session *session, const char *reason)
+{
+	if (session->state >= SESSION_RETIRING)
+		return;
+	session_log(session, LOG_INFO, "session-retired", "%s", reason);
+	if (session->state == SESSION_READY) {
+		session->state = SESSION_RETIRING;
+		timer_cancel(&session->proxy->timers, &session->timer);
+		rest(session);
+	} else {
+		session_fail(session, 0, reason);
+	}
+}
+
+/* Time. */
+
+static void on_timer(void *arg)
+{
+	struct session *session = arg;
+	if (session->state == SESSION_READY)
+		session_close(session, "idle");
+	else
+		session_fail(session, 0, "the server did not finish the handshake in time (deadlines.initialize)");
+}
+
+static void on_wake(void *arg)
+{
+	session_pump(arg);
+}
+
+void session_touch_keepalive(struct session *session)
+{
+	struct proxy *proxy = session->proxy;
+	if (!session->keepalive.armed && !TAILQ_EMPTY(&session->parked))
+		timer_set(&proxy->timers, &session->keepalive, proxy_now(proxy) + proxy->policy->deadlines.keepalive_ms,
+			on_keepalive, session);
+}
+
+static void send_progress(struct session *session, struct server_request *request)
+{
+	struct buf message = {0};
+	buf_printf(&message,
+		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,"
+		"\"progress\":%u}}",
+		request->progress_token, ++request->progress);
+	if (session_send(session, UPSTREAM_NOTIFICATION, 0, &message))
+		session_log(session, LOG_DEBUG, "keepalive-failed", "a progress notification could not be sent");
+}
+
+/* Idle servers reap their sessions, and some let their own timers run out; people are slow. */
+static void on_keepalive(void *arg)
+{
+	struct session *session = arg;
+	struct server_request *request;
+	struct buf message = {0};
+	if (!session->ping_id) {
+		uint64_t id = session->next_id++;
+		buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"ping\"}", (unsigned long long)id);
+		if (session_send(session, UPSTREAM_REQUEST, id, &message) == 0)
+			session->ping_id = id;
+	}
+	TAILQ_FOREACH (request, &session->server_requests, link)
+		if (request->state == SERVER_REQUEST_ASSIGNED && request->progress_token)
+			send_progress(session, request);
+	session_touch_keepalive(session);
+}

@@ -1,0 +1,81 @@
+/* A session: one legacy session with the server, kept for one principal and one set of capabilities, so that the
+ * capabilities declared upstream are the client's own (invariant 8) and nothing crosses between principals. */
+#ifndef MCP_VALET_SESSION_H
+#define MCP_VALET_SESSION_H
+
+#include "proxy/call.h"
+#include "proxy/result.h"
+#include "proxy/translate.h"
+
+enum session_state {
+	SESSION_OPENING,      /* initialize sent */
+	SESSION_ESTABLISHING, /* initialized sent, the adapter gets ready */
+	SESSION_READY,
+	SESSION_RETIRING, /* no new calls; closed when its calls are over */
+	SESSION_DEAD,	  /* in the graveyard */
+};
+
+struct session {
+	struct grave grave;
+	TAILQ_ENTRY(session) link; /* proxy->sessions */
+	struct proxy *proxy;
+	enum session_state state;
+	char name[24];
+	uint8_t principal[PRINCIPAL_BYTES];
+	struct capabilities caps;
+	char *authorization; /* or NULL; wiped when freed */
+	char *client_info;   /* JSON text, or NULL */
+	struct upstream *upstream;
+
+	enum legacy_version version; /* offered, then agreed */
+	bool plain;		     /* capabilities are declared in the shape that every revision knows */
+	unsigned attempts;	     /* of the handshake */
+	struct server_identity identity;
+
+	uint64_t next_id;
+	uint64_t initialize_id;
+	uint64_t ping_id;      /* 0: none on its way */
+	struct call *requests; /* table by upstream id: the server owes an answer */
+
+	struct call_list waiting, running, parked, resuming, ending;
+	unsigned waiting_count;
+	TAILQ_HEAD(, server_request) server_requests;
+	unsigned server_request_count;
+	unsigned orphan_roots; /* of them, roots/list that belongs to no call */
+	bool roots_given_up;   /* the server gave up on such a request: it must be made to ask again */
+	int64_t settled_ms;    /* calls that may ask wait until then */
+
+	bool pumping, pump_again; /* session_pump() is at work, and was called again meanwhile */
+
+	struct timer timer;	/* handshake deadline, idle time */
+	struct timer wake;	/* to look again for places */
+	struct timer keepalive; /* while calls are parked */
+};
+
+/* The session for a request, opened if need be. NULL with *error; *http_status is then what HTTP answers. */
+struct session *session_for(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
+	const struct request *request, bool may_ask, struct error *error) MUST_CHECK;
+
+/* Lets calls go ahead for which there is a place now; called whenever that may have changed. */
+void session_pump(struct session *session);
+/* Sends one message upstream. 0, ERROR_LIMIT, ERROR_LOST or ERROR_MEMORY. */
+int session_send(struct session *session, enum upstream_kind kind, uint64_t request_id, struct buf *message) MUST_CHECK;
+/* Sends notifications/cancelled for a request of ours. */
+void session_cancel_request(struct session *session, uint64_t request_id, const char *reason);
+/* Takes no new calls any more. */
+void session_retire(struct session *session, const char *reason);
+/* Closes the connection in order; its calls must be over. */
+void session_close(struct session *session, const char *reason);
+/* Whether a call has to wait for others, because a server request could not be told apart. */
+bool session_is_serial(const struct session *session);
+void session_touch_keepalive(struct session *session);
+void session_log(const struct session *session, enum log_level level, const char *event, const char *format, ...)
+	PRINTF_LIKE(4, 5);
+
+/* handshake.c */
+int session_start_handshake(struct session *session, struct error *error) MUST_CHECK;
+void session_on_initialize_answer(struct session *session, const struct message *message);
+/* session.c, for handshake.c: the session cannot be had. */
+void session_fail(struct session *session, int http_status, const char *why);
+
+#endif
