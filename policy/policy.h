@@ -85,6 +85,7 @@ struct policy_deadlines {
 	int64_t exit_ms;	     /* exit: each step of ending a child: stdin closed, SIGTERM, SIGKILL */
 	int64_t shutdown_ms;	     /* shutdown: running calls after SIGTERM */
 	int64_t restart_ms;	     /* restart: longest back-off between failed starts */
+	int64_t url_wait_ms;         /* url_wait: for a server to say that a URL elicitation is complete, before its call runs again */
 	int64_t connect_ms;	     /* connect: reaching an HTTP upstream */
 };
 
@@ -103,6 +104,7 @@ struct policy {
 	char *principal_header; /* POLICY_PRINCIPAL_HEADER: lower case */
 	char **origins;		/* origins that browsers may call from, besides none */
 	size_t origin_count;
+	int missing_capability_status; /* http_status_for_missing_capability: 400, or 200 for clients that drop a connection on 4xx */
 	size_t min_body_rate; /* min_body_rate: bytes a second that an HTTP body must arrive at */
 	struct policy_limits limits;
 	struct policy_deadlines deadlines;

@@ -42,6 +42,7 @@ static void call_free(struct grave *grave)
 	while ((input = TAILQ_FIRST(&call->inputs)))
 		call_remove_input(call, input);
 	buf_free(&call->request);
+	buf_free(&call->pre_answers);
 	buf_free(&call->outcome);
 	buf_free(&call->progress);
 	policy_unref(call->policy);
@@ -93,6 +94,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->budget_ms = call->method->may_ask ? call->rule->call_ms : call->policy->deadlines.request_ms;
 	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
 	make_hash(call);
+	call->log_level = request->log_level;
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
 	call->trace = make_trace(request->trace_parent);
 	call->subject = make_subject(request->method, name);
@@ -150,6 +152,10 @@ static void start_named(struct exchange *exchange, const struct request *request
 			exchange, discover ? 503 : 200, RPC_INTERNAL_ERROR, error.text, "{\"reason\":\"unavailable\"}");
 		return;
 	}
+	if (request->input_responses.ptr && call->rule->input_key_count)
+		buf_add_span(&call->pre_answers, request->input_responses);
+	if (!buf_ok(&call->pre_answers))
+		buf_free(&call->pre_answers); /* then the questions are asked */
 	call_await(call, exchange);
 	call_place(call, session, request);
 }
@@ -401,7 +407,10 @@ void call_send(struct call *call)
 		call_end(call, CALL_END_ANSWERED, "discover", &body);
 		return;
 	}
+	call_drop_inputs(call, false); /* of a round that went before */
+	call->not_before_ms = 0;
 	translate_for_version(call->method, session->version, &call->request);
+	logging_prepare(session, call);
 	HASH_ADD(by_upstream, session->requests, upstream_id, sizeof(call->upstream_id), call);
 	call->sent = call->by_upstream.tbl != NULL;
 	call_set_state(call, CALL_RUNNING);
@@ -425,6 +434,13 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 	if (call->state == CALL_ENDING) {
 		call_log(call, LOG_DEBUG, "late-answer", "the server answered a call that nobody waits for");
 		call_settle(call);
+		return;
+	}
+	int64_t code;
+	struct span value;
+	if (error.ptr && call->method->may_ask && json_get(error, NULL, "code", &value) && json_integer(value, &code) &&
+		code == RPC_URL_ELICITATION_REQUIRED) {
+		call_require_urls(call, error);
 		return;
 	}
 	struct buf body = {0};

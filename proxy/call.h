@@ -46,7 +46,9 @@ struct input {
 	struct capability_need need;
 	char *key;			/* in inputRequests */
 	struct buf entry;		/* the input request: JSON text */
-	struct server_request *request; /* what it answers; NULL: asked ahead for requests that belong to no call */
+	struct server_request *request; /* what it answers; NULL: asked for no request that is open */
+	char *elicitation_id;		/* -32042: the server says with it when the URL has served, or NULL */
+	bool completed;			/* it has said so */
 	bool asked;			/* it has been in a round */
 	struct buf answer;		/* the client's, waiting to be delivered upstream; empty: none yet */
 };
@@ -71,12 +73,17 @@ struct call {
 	uint8_t principal[PRINCIPAL_BYTES];
 	uint8_t digest[DIGEST_BYTES]; /* of the request */
 	struct capabilities caps;     /* of the newest request */
+	int log_level;		      /* of the newest request, or LOGGING_NONE */
 
 	struct buf request;   /* the upstream message, until it is sent */
 	uint64_t upstream_id; /* its id; 0: there is no upstream message */
 	bool sent;	      /* the server owes an answer: it is in session->requests */
 	int64_t budget_ms;    /* what is left of the server's time; stands still while people think */
 	int64_t running_since_ms;
+
+	bool reissue;		/* the server answered -32042: the retry runs the call again */
+	int64_t not_before_ms;	/* WAITING: when it may run again */
+	struct buf pre_answers; /* inputResponses that a fresh call brought for questions that the policy names */
 
 	bool ticketed; /* a request state names it: it is in proxy->tickets */
 	bool counted_parked;
@@ -129,7 +136,14 @@ void call_on_exchange_gone(struct call *call, struct exchange *exchange);
 /* Whether the server may ask something for this call's sake. */
 bool call_may_ask(const struct call *call);
 
-/* Within call*.c and park.c. */
+/* The server says that a URL elicitation is complete. */
+void call_on_elicitation_complete(struct call *call, struct span elicitation_id);
+
+/* reissue.c: an answer of -32042 becomes a round; the retry of such a round runs the call again. */
+void call_require_urls(struct call *call, struct span error);
+void call_reissue(struct call *call, const struct request *request);
+
+/* Within the call's own files. */
 void call_deliver(struct call *call, int http_status);
 void call_await(struct call *call, struct exchange *exchange);
 void call_park(struct call *call);

@@ -22,6 +22,7 @@ struct account;
 
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(call_list, call);
+TAILQ_HEAD(subscription_list, subscription);
 
 struct proxy {
 	const struct env *env;
@@ -34,10 +35,11 @@ struct proxy {
 	struct timers timers;
 	struct grave *graveyard;
 
-	struct session_list sessions; /* most recently used first */
-	struct call *tickets;	      /* table of the calls that a request state names */
-	struct account *accounts;     /* table by principal */
-	struct call_list kept;	      /* finished calls whose outcome may still be asked for, oldest first */
+	struct session_list sessions;	   /* most recently used first */
+	struct subscription_list homeless; /* subscriptions without a session */
+	struct call *tickets;		   /* table of the calls that a request state names */
+	struct account *accounts;	   /* table by principal */
+	struct call_list kept;		   /* finished calls whose outcome may still be asked for, oldest first */
 
 	struct proxy_counts counts;
 	unsigned kept_count;

@@ -2,6 +2,8 @@
 
 #include "proxy/call.h"
 #include "proxy/json_write.h"
+#include "proxy/logging.h"
+#include "proxy/subscription.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,22 +92,73 @@ void exchange_fail(struct exchange *exchange, int http_status, int code, const c
 	buf_free(&body);
 }
 
-void exchange_progress(struct exchange *exchange, struct span params)
+/* Appends `"_meta":{…}` without what only subscriptions say, and with one member of ours. */
+static void add_notification_meta(struct buf *out, struct span meta, const char *meta_key, const char *meta_value)
 {
-	if (!exchange->progress_token)
-		return;
+	struct json_member member;
+	struct json_walk walk = json_walk(meta, NULL);
+	size_t start = out->len;
+	json_add_key(out, "_meta");
+	buf_add_text(out, "{");
+	size_t empty = out->len;
+	while (json_next_member(&walk, &member))
+		if (!json_key_is(member.key, "io.modelcontextprotocol/subscriptionId"))
+			json_add_member(out, &member);
+	if (meta_key) {
+		json_add_key(out, meta_key);
+		buf_add_text(out, meta_value);
+	}
+	if (out->len == empty)
+		out->len = start;
+	else
+		buf_add_text(out, "}");
+}
+
+static void notify(struct exchange *exchange, const char *method, struct span params, const char *meta_key,
+	const char *meta_value, const char *progress_token)
+{
 	struct buf message = {0};
 	struct json_member member;
+	struct span meta = {0};
 	struct json_walk walk = json_walk(params, NULL);
-	buf_add_text(&message, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{");
-	while (json_next_member(&walk, &member))
-		if (!json_key_is(member.key, "progressToken"))
+	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"method\":\"%s\",\"params\":{", method);
+	while (json_next_member(&walk, &member)) {
+		if (json_key_is(member.key, "_meta"))
+			meta = member.value;
+		else if (!progress_token || !json_key_is(member.key, "progressToken"))
 			json_add_member(&message, &member);
-	json_add_key(&message, "progressToken");
-	buf_add_text(&message, exchange->progress_token);
+	}
+	if (progress_token) {
+		json_add_key(&message, "progressToken");
+		buf_add_text(&message, progress_token);
+	}
+	add_notification_meta(&message, meta, meta_key, meta_value);
 	buf_add_text(&message, "}}");
 	exchange->client->ops->notify(exchange->client, &message);
 	buf_free(&message);
+}
+
+void exchange_notify(
+	struct exchange *exchange, const char *method, struct span params, const char *meta_key, const char *meta_value)
+{
+	notify(exchange, method, params, meta_key, meta_value, NULL);
+}
+
+void exchange_progress(struct exchange *exchange, struct span params)
+{
+	if (exchange->progress_token)
+		notify(exchange, "notifications/progress", params, NULL, NULL, exchange->progress_token);
+}
+
+/* Nobody waits for the response any more. */
+static void cancel(struct exchange *exchange)
+{
+	struct call *call = exchange->call;
+	if (exchange->subscription)
+		subscription_drop(exchange->subscription);
+	exchange_end(exchange);
+	if (call)
+		call_on_exchange_gone(call, exchange);
 }
 
 void client_gone(struct proxy *proxy, struct client *client)
@@ -113,10 +166,7 @@ void client_gone(struct proxy *proxy, struct client *client)
 	(void)proxy;
 	struct exchange *exchange;
 	while ((exchange = TAILQ_FIRST(&client->exchanges))) {
-		struct call *call = exchange->call;
-		exchange_end(exchange);
-		if (call)
-			call_on_exchange_gone(call, exchange);
+		cancel(exchange);
 	}
 }
 
@@ -134,7 +184,7 @@ static bool take(struct refusal *refusal, struct span object, const struct json_
 
 static bool check_meta(struct refusal *refusal, struct request *request, struct span *version)
 {
-	struct span meta;
+	struct span meta, level;
 	if (!take(refusal, request->params, request->index, "_meta", &meta))
 		return false;
 	if (!meta.ptr || json_type(meta) != JSON_OBJECT)
@@ -143,7 +193,8 @@ static bool check_meta(struct refusal *refusal, struct request *request, struct 
 		!take(refusal, meta, NULL, "io.modelcontextprotocol/clientCapabilities", &request->capabilities) ||
 		!take(refusal, meta, NULL, "io.modelcontextprotocol/clientInfo", &request->client_info) ||
 		!take(refusal, meta, NULL, "progressToken", &request->progress_token) ||
-		!take(refusal, meta, NULL, "traceparent", &request->trace_parent))
+		!take(refusal, meta, NULL, "traceparent", &request->trace_parent) ||
+		!take(refusal, meta, NULL, "io.modelcontextprotocol/logLevel", &level))
 		return false;
 	if (!version->ptr || json_type(*version) != JSON_STRING)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS,
@@ -151,6 +202,10 @@ static bool check_meta(struct refusal *refusal, struct request *request, struct 
 	if (!request->capabilities.ptr)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS,
 			"params._meta[\"io.modelcontextprotocol/clientCapabilities\"] is missing");
+	request->log_level = LOGGING_NONE;
+	if (level.ptr && !logging_read_level(level, &request->log_level))
+		return refuse(refusal, 400, RPC_INVALID_PARAMS,
+			"params._meta[\"io.modelcontextprotocol/logLevel\"] is no log level");
 	if (request->client_info.ptr && json_type(request->client_info) != JSON_OBJECT)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS, "clientInfo is not an object");
 	if (request->progress_token.ptr && json_type(request->progress_token) != JSON_STRING &&
@@ -300,7 +355,9 @@ static void start(
 		return;
 	}
 	exchange->retried = request->request_state.ptr || request->input_responses.ptr;
-	if (request->request_state.ptr)
+	if (request->method->id == METHOD_LISTEN)
+		subscription_start(exchange, request);
+	else if (request->request_state.ptr)
 		call_retry(exchange, request);
 	else
 		call_start(exchange, request);
@@ -319,10 +376,7 @@ static void on_notification(struct client *client, const struct message *message
 			break;
 	if (!exchange)
 		return;
-	struct call *call = exchange->call;
-	exchange_end(exchange);
-	if (call)
-		call_on_exchange_gone(call, exchange);
+	cancel(exchange);
 }
 
 static enum received on_request(struct proxy *proxy, struct client *client, const struct message *message,

@@ -16,18 +16,22 @@ struct exchange {
 	TAILQ_ENTRY(exchange) of_call;
 	struct proxy *proxy;
 	struct client *client;
-	struct call *call;    /* which it waits for, or NULL */
-	char *id;	      /* as spelled */
-	char *progress_token; /* as spelled, or NULL */
-	bool retried;	      /* it carried a requestState */
+	struct call *call;		   /* which it waits for, or NULL */
+	struct subscription *subscription; /* which it is, or NULL */
+	char *id;			   /* as spelled */
+	char *progress_token;		   /* as spelled, or NULL */
+	bool retried;			   /* it carried a requestState */
 };
 
 /* Ends the exchange with the body of a response, `"result":{…}` or `"error":{…}`. */
 void exchange_respond(struct exchange *exchange, int http_status, struct span body);
 /* The same with an error. `data` is JSON text or NULL. */
 void exchange_fail(struct exchange *exchange, int http_status, int code, const char *text, const char *data);
-/* Sends a progress notification with the exchange's own token; nothing if it has none. `params` is the server's params
- * object; its progressToken is replaced. */
+/* Sends a notification that belongs to the exchange. `params` may have a NULL ptr; its members pass as spelled, but for
+ * `_meta`, which says nothing of subscriptions except `meta_key` with the JSON text `meta_value`, if they are not NULL. */
+void exchange_notify(struct exchange *exchange, const char *method, struct span params, const char *meta_key,
+	const char *meta_value);
+/* Sends a progress notification with the exchange's own token; nothing if it has none. */
 void exchange_progress(struct exchange *exchange, struct span params);
 
 /* What a request says of itself, read from its params; spans point into the received bytes. */
@@ -39,6 +43,7 @@ struct request {
 	struct span capabilities;    /* io.modelcontextprotocol/clientCapabilities */
 	struct span client_info;     /* io.modelcontextprotocol/clientInfo, or a NULL ptr */
 	struct span progress_token;  /* or a NULL ptr */
+	int log_level;		     /* LOGGING_NONE, or io.modelcontextprotocol/logLevel */
 	struct span trace_parent;    /* or a NULL ptr */
 	struct span request_state;   /* or a NULL ptr */
 	struct span input_responses; /* or a NULL ptr */

@@ -39,6 +39,7 @@ static const struct method methods[] = {
 		.subject = POLICY_RESOURCE,
 		.name_member = "uri"},
 	{.id = METHOD_COMPLETE, .name = "completion/complete", .on_demand = true},
+	{.id = METHOD_LISTEN, .name = "subscriptions/listen"},
 };
 
 const struct method *method_find(struct span name)

@@ -40,6 +40,7 @@ void call_remove_input(struct call *call, struct input *input)
 {
 	TAILQ_REMOVE(&call->inputs, input, link);
 	free(input->key);
+	free(input->elicitation_id);
 	buf_free(&input->entry);
 	if (input->answer.data)
 		sodium_memzero(input->answer.data, input->answer.cap);
@@ -157,14 +158,40 @@ void call_ask_roots(struct call *call)
 		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
 }
 
+/* A fresh call may bring the answer to a question that the policy names. It is used once. */
+static bool answer_ahead(struct call *call, struct input *input)
+{
+	struct span answer;
+	struct error error;
+	struct server_request *request = input->request;
+	struct buf body = {0};
+	if (!call->pre_answers.len || call->questions > call->rule->input_key_count ||
+		json_get(buf_span(&call->pre_answers), NULL, input->key, &answer) != 1 ||
+		translate_check_answer(input->kind, answer, &error))
+		return false;
+	buf_add_text(&body, "\"result\":");
+	buf_add_span(&body, answer);
+	bool ok = buf_ok(&body);
+	if (ok) {
+		call_log(call, LOG_INFO, "answered-ahead", "question %u of the call", call->questions);
+		call_remove_input(call, input);
+		server_request_answer(request, buf_span(&body));
+	}
+	buf_free(&body);
+	return ok;
+}
+
 void call_on_server_request(struct call *call, struct server_request *request)
 {
 	request->call = call;
 	request->state = SERVER_REQUEST_ASSIGNED;
-	if (!call_add_input(call, &request->need, request)) {
+	struct input *input = call_add_input(call, &request->need, request);
+	if (!input) {
 		server_request_fail_closed(request, "out of memory");
 		return;
 	}
+	if (answer_ahead(call, input))
+		return;
 	call_log(call, LOG_DEBUG, "server-request", "question %u of the call", call->questions);
 	if (call->state == CALL_RUNNING)
 		call_set_state(call, CALL_GATHERING);

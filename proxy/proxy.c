@@ -1,6 +1,7 @@
 #include "proxy/proxy.h"
 
 #include "proxy/session.h"
+#include "proxy/subscription.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ struct proxy *proxy_new(const struct proxy_config *config)
 	proxy->upstream_ctx = config->upstream_ctx;
 	TAILQ_INIT(&proxy->sessions);
 	TAILQ_INIT(&proxy->kept);
+	TAILQ_INIT(&proxy->homeless);
 	proxy->env->random(proxy->env->ctx, proxy->instance, sizeof(proxy->instance));
 	proxy->env->random(proxy->env->ctx, proxy->table_key, sizeof(proxy->table_key));
 	return proxy;
@@ -180,6 +182,13 @@ static void abandon_all(struct call_list *list)
 		call_end(call, CALL_END_ABANDONED, "shutdown", NULL);
 }
 
+static void finish_all(struct subscription_list *list)
+{
+	struct subscription *subscription;
+	while ((subscription = TAILQ_FIRST(list)))
+		subscription_finish(subscription);
+}
+
 static void on_shutdown_over(void *arg)
 {
 	struct proxy *proxy = arg;
@@ -200,10 +209,12 @@ void proxy_shutdown(struct proxy *proxy)
 		fail_all(&session->waiting);
 		fail_all(&session->resuming);
 		abandon_all(&session->parked);
+		finish_all(&session->subscriptions);
 		session->pumping = false;
 		session_retire(session, "the proxy is shutting down");
 		session = next;
 	}
+	finish_all(&proxy->homeless);
 	forget_outcomes(proxy);
 }
 

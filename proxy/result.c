@@ -103,21 +103,29 @@ void result_complete(struct buf *out, const struct method *method, struct span r
 	buf_add_text(out, "}");
 }
 
-/* Appends the server's capabilities as 2026-07-28 knows them, for the methods that are served here. */
+static void add_flag(struct buf *out, struct span feature, const char *flag)
+{
+	struct span value;
+	if (json_get(feature, NULL, flag, &value) && json_type(value) == JSON_TRUE) {
+		json_add_key(out, flag);
+		buf_add_text(out, "true");
+	}
+}
+
+/* Appends the server's capabilities as 2026-07-28 knows them; `tasks` is not among them. */
 static void add_server_capabilities(struct buf *out, struct span capabilities)
 {
-	static const char *const features[] = {"tools", "prompts", "resources"};
+	static const char *const features[] = {"tools", "prompts", "resources", "completions", "logging"};
 	struct span value;
 	buf_add_text(out, "{");
 	for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
 		if (json_get(capabilities, NULL, features[i], &value)) {
 			json_add_key(out, features[i]);
-			buf_add_text(out, "{}");
+			buf_add_text(out, "{");
+			add_flag(out, value, "listChanged");
+			add_flag(out, value, "subscribe");
+			buf_add_text(out, "}");
 		}
-	if (json_get(capabilities, NULL, "completions", &value)) {
-		json_add_key(out, "completions");
-		buf_add_text(out, "{}");
-	}
 	if (json_get(capabilities, NULL, "experimental", &value) && json_type(value) == JSON_OBJECT) {
 		json_add_key(out, "experimental");
 		buf_add_span(out, value);

@@ -163,6 +163,7 @@ static void resume_parked(struct exchange *exchange, struct call *call, const st
 		return;
 	}
 	call->caps = caps;
+	call->log_level = request->log_level;
 	call->used_round = round;
 	memcpy(call->used_answers, answers, DIGEST_BYTES);
 	call_await(call, exchange);
@@ -177,6 +178,8 @@ static void resume_parked(struct exchange *exchange, struct call *call, const st
 		call_log(call, LOG_INFO, "call-resumed", "round %u", round);
 		call_set_state(call, CALL_RESUMING);
 		session_pump(session);
+	} else if (call->reissue) {
+		call_reissue(call, request);
 	} else {
 		resume_unsent(call);
 	}
@@ -226,7 +229,7 @@ void call_resume(struct call *call)
 			exchange_progress(exchange, buf_span(&call->progress));
 		buf_free(&call->progress);
 	}
-	(void)session;
+	logging_prepare(session, call);
 	/* What was not answered, or was asked meanwhile, makes the next round. */
 	if (!TAILQ_EMPTY(&call->inputs))
 		call_set_state(call, CALL_GATHERING);

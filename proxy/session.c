@@ -1,5 +1,7 @@
 #include "proxy/session.h"
 
+#include "proxy/subscription.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +64,8 @@ static struct session *session_new(struct proxy *proxy, const struct client *cli
 	TAILQ_INIT(&session->resuming);
 	TAILQ_INIT(&session->ending);
 	TAILQ_INIT(&session->server_requests);
+	TAILQ_INIT(&session->subscriptions);
+	session->log_level = LOGGING_NONE;
 	session->authorization = client->authorization ? strdup(client->authorization) : NULL;
 	session->client_info = request->client_info.ptr ? span_dup(request->client_info) : NULL;
 	if ((client->authorization && !session->authorization) || (request->client_info.ptr && !session->client_info)) {
@@ -73,10 +77,11 @@ static struct session *session_new(struct proxy *proxy, const struct client *cli
 	return session;
 }
 
-static bool has_calls(const struct session *session)
+static bool is_in_use(const struct session *session)
 {
-	return !TAILQ_EMPTY(&session->waiting) || !TAILQ_EMPTY(&session->running) || !TAILQ_EMPTY(&session->parked) ||
-	       !TAILQ_EMPTY(&session->resuming) || !TAILQ_EMPTY(&session->ending);
+	return !TAILQ_EMPTY(&session->subscriptions) || !TAILQ_EMPTY(&session->waiting) ||
+	       !TAILQ_EMPTY(&session->running) || !TAILQ_EMPTY(&session->parked) || !TAILQ_EMPTY(&session->resuming) ||
+	       !TAILQ_EMPTY(&session->ending);
 }
 
 /* Takes the session out of service; nothing of it is left but its memory. */
@@ -117,6 +122,7 @@ void session_on_lost(struct session *session, int http_status, const char *why)
 	session_log(session, LOG_WARNING, "session-lost", "%s", why);
 	session->upstream = NULL;
 	bury(session);
+	subscriptions_on_lost(session);
 	lose_calls(&session->waiting, http_status, why);
 	lose_calls(&session->running, http_status, why);
 	lose_calls(&session->resuming, http_status, why);
@@ -166,7 +172,7 @@ static bool make_room(struct proxy *proxy, const struct client *client, struct e
 			bool is_own = sodium_memcmp(session->principal, client->principal, PRINCIPAL_BYTES) == 0;
 			all++;
 			own += is_own;
-			if (session->state == SESSION_READY && !has_calls(session)) {
+			if (session->state == SESSION_READY && !is_in_use(session)) {
 				idle = session;
 				idle_own = is_own ? session : idle_own;
 			}
@@ -315,6 +321,10 @@ static bool pump_one(struct session *session)
 		blocked = true; /* those who come back go first */
 	}
 	TAILQ_FOREACH (call, &session->waiting, link) {
+		if (call->not_before_ms > proxy_now(session->proxy)) {
+			wake_at(session, call->not_before_ms);
+			continue;
+		}
 		if (!call_may_ask(call)) {
 			call_send(call);
 			return true;
@@ -329,7 +339,7 @@ static bool pump_one(struct session *session)
 static void rest(struct session *session)
 {
 	struct proxy *proxy = session->proxy;
-	if (session->state == SESSION_DEAD || has_calls(session))
+	if (session->state == SESSION_DEAD || is_in_use(session))
 		return;
 	if (session->state == SESSION_RETIRING)
 		session_close(session, "retired");
@@ -364,6 +374,7 @@ void session_on_established(struct session *session)
 	/* Servers ask for the roots right after the handshake, and deny what comes before the answer. */
 	session->settled_ms = proxy_now(proxy) + (session->caps.roots ? proxy->policy->deadlines.settle_ms : 0);
 	session_log(session, LOG_INFO, "session-ready", "protocol revision %s", legacy_version_names[session->version]);
+	subscriptions_on_ready(session);
 	session_pump(session);
 }
 

@@ -4,6 +4,7 @@
 #define MCP_VALET_SESSION_H
 
 #include "proxy/call.h"
+#include "proxy/logging.h"
 #include "proxy/result.h"
 #include "proxy/translate.h"
 
@@ -38,6 +39,8 @@ struct session {
 	struct call *requests; /* table by upstream id: the server owes an answer */
 
 	struct call_list waiting, running, parked, resuming, ending;
+	struct subscription_list subscriptions;
+	int log_level; /* set upstream, or LOGGING_NONE */
 	unsigned waiting_count;
 	TAILQ_HEAD(, server_request) server_requests;
 	unsigned server_request_count;

@@ -1,5 +1,6 @@
 /* The messages of a session: what goes out, and what becomes of what comes in. */
 #include "proxy/session.h"
+#include "proxy/subscription.h"
 
 #include <stdio.h>
 
@@ -60,8 +61,23 @@ static void on_response(struct session *session, const struct message *message)
 			(long long)id);
 }
 
-static void on_notification(struct session *session, const struct message *message)
+/* A URL elicitation has served: calls that wait for it need not wait longer. */
+static void on_elicitation_complete(struct session *session, const struct message *message)
 {
+	struct span id;
+	struct call *call;
+	if (!json_get(message->params, &message->index, "elicitationId", &id))
+		return;
+	TAILQ_FOREACH (call, &session->parked, link)
+		call_on_elicitation_complete(call, id);
+	TAILQ_FOREACH (call, &session->waiting, link)
+		call_on_elicitation_complete(call, id);
+	session_pump(session);
+}
+
+static void on_notification(struct session *session, const struct message *message, uint64_t stream)
+{
+	const char *name;
 	struct span value;
 	int64_t id;
 	if (json_string_is(message->method, "notifications/progress")) {
@@ -73,6 +89,12 @@ static void on_notification(struct session *session, const struct message *messa
 	} else if (json_string_is(message->method, "notifications/cancelled")) {
 		if (json_get(message->params, &message->index, "requestId", &value))
 			server_request_withdraw(session, value);
+	} else if (subscriptions_deliver(message->method, &name)) {
+		subscriptions_notify(session, name, message->params);
+	} else if (json_string_is(message->method, "notifications/message")) {
+		logging_on_message(session, message, stream);
+	} else if (json_string_is(message->method, "notifications/elicitation/complete")) {
+		on_elicitation_complete(session, message);
 	} else {
 		session_log(session, LOG_DEBUG, "notification-dropped", "%.*s", (int)message->method.len,
 			message->method.ptr);
@@ -90,7 +112,7 @@ static void on_one(struct session *session, struct span value, const struct json
 	if (message.kind == MESSAGE_RESPONSE)
 		on_response(session, &message);
 	else if (message.kind == MESSAGE_NOTIFICATION)
-		on_notification(session, &message);
+		on_notification(session, &message, stream);
 	else if (json_string_is(message.method, "ping"))
 		on_ping(session, message.id);
 	else
