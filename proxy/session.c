@@ -397,9 +397,9 @@ void session_retire(struct session *session, const char *reason)
 static void on_timer(void *arg)
 {
 	struct session *session = arg;
-	if (session->state == SESSION_READY)
+	if (session->state == SESSION_READY && !is_in_use(session))
 		session_close(session, "idle");
-	else
+	else if (session->state < SESSION_READY)
 		session_fail(session, 0, "the server did not finish the handshake in time (deadlines.initialize)");
 }
 
@@ -433,12 +433,11 @@ static void on_keepalive(void *arg)
 	struct session *session = arg;
 	struct server_request *request;
 	struct buf message = {0};
-	if (!session->ping_id) {
-		uint64_t id = session->next_id++;
-		buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"ping\"}", (unsigned long long)id);
-		if (session_send(session, UPSTREAM_REQUEST, id, &message) == 0)
-			session->ping_id = id;
-	}
+	/* An answer that never came is no reason to stop, let alone to give the session up: some servers know no ping. */
+	uint64_t id = session->next_id++;
+	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"ping\"}", (unsigned long long)id);
+	if (session_send(session, UPSTREAM_REQUEST, id, &message) == 0)
+		session->ping_id = id;
 	TAILQ_FOREACH (request, &session->server_requests, link)
 		if (request->state == SERVER_REQUEST_ASSIGNED && request->progress_token)
 			send_progress(session, request);

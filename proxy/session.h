@@ -35,7 +35,7 @@ struct session {
 
 	uint64_t next_id;
 	uint64_t initialize_id;
-	uint64_t ping_id;      /* 0: none on its way */
+	uint64_t ping_id;      /* of the newest ping that is not answered, or 0 */
 	struct call *requests; /* table by upstream id: the server owes an answer */
 
 	struct call_list waiting, running, parked, resuming, ending;

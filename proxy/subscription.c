@@ -245,8 +245,6 @@ static void attach(struct subscription *subscription, struct session *session)
 	subscription->session = session;
 	TAILQ_INSERT_TAIL(&session->subscriptions, subscription, link);
 	if (session->state == SESSION_READY)
-		timer_cancel(&session->proxy->timers, &session->timer); /* it is not idle any more */
-	if (session->state == SESSION_READY)
 		subscriptions_on_ready(session);
 }
 
