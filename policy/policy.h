@@ -56,6 +56,7 @@ struct policy_limits {
 	size_t upstream_queue_bytes;   /* upstream_queue: written by us and not yet read by one session */
 	unsigned exchanges;	       /* exchanges: requests without a response, over all clients */
 	unsigned waiting;	       /* waiting: calls waiting for a place in one session */
+	size_t state_bytes;	       /* state: the script of one request state, for a rerun */
 	unsigned parked;	       /* parked: parked calls in all */
 	unsigned parked_per_principal; /* parked_per_principal */
 	unsigned kept;		       /* kept: outcomes kept for redelivery, in all */

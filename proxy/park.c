@@ -89,7 +89,7 @@ static void write_state(struct call *call, struct buf *body)
 	memcpy(state.call_id, call->id, sizeof(state.call_id));
 	memcpy(state.principal, call->principal, sizeof(state.principal));
 	memcpy(state.digest, call->digest, sizeof(state.digest));
-	request_state_seal(call->proxy->keys, env, &state, body);
+	request_state_seal(call->proxy->keys, env, &state, (struct span){0}, body);
 	buf_printf(body, "\",\"_meta\":{\"io.modelcontextprotocol/serverInfo\":%s}}", call->session->identity.info);
 }
 

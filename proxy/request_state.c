@@ -222,67 +222,98 @@ static void read_contents(const uint8_t contents[CONTENTS_BYTES], struct request
 	get_bytes(at, state->digest, DIGEST_BYTES);
 }
 
-void request_state_seal(
-	const struct keyring *keys, const struct env *env, const struct request_state *state, struct buf *out)
+void request_state_seal(const struct keyring *keys, const struct env *env, const struct request_state *state,
+	struct span script, struct buf *out)
 {
-	uint8_t contents[CONTENTS_BYTES];
-	uint8_t token[TOKEN_BYTES];
-	char text[TOKEN_CHARS + 1];
 	const struct key *key = &keys->keys[0];
+	struct buf contents = {0}, token = {0};
+	uint8_t fixed[CONTENTS_BYTES];
+	write_contents(fixed, state);
+	buf_add(&contents, fixed, sizeof(fixed));
+	buf_add_span(&contents, script);
 
-	write_contents(contents, state);
-	token[0] = VERSION;
-	memcpy(token + 1, key->id, KEY_ID_BYTES);
-	env->random(env->ctx, token + NONCE_AT, NONCE_BYTES);
-	crypto_aead_xchacha20poly1305_ietf_encrypt(token + SEALED_AT, NULL, contents, sizeof(contents), token,
-		HEAD_BYTES, NULL, token + NONCE_AT, key->secret);
-	sodium_bin2base64(text, sizeof(text), token, sizeof(token), base64_variant);
-	buf_add(out, text, TOKEN_CHARS);
-	sodium_memzero(contents, sizeof(contents));
+	size_t token_len = SEALED_AT + contents.len + TAG_BYTES;
+	size_t text_len = sodium_base64_encoded_len(token_len, base64_variant);
+	if (buf_ok(&contents) && buf_reserve(&token, token_len) && buf_reserve(out, text_len)) {
+		uint8_t *bytes = (uint8_t *)token.data;
+		bytes[0] = VERSION;
+		memcpy(bytes + 1, key->id, KEY_ID_BYTES);
+		env->random(env->ctx, bytes + NONCE_AT, NONCE_BYTES);
+		crypto_aead_xchacha20poly1305_ietf_encrypt(bytes + SEALED_AT, NULL, (const uint8_t *)contents.data,
+			contents.len, bytes, HEAD_BYTES, NULL, bytes + NONCE_AT, key->secret);
+		sodium_bin2base64(out->data + out->len, text_len, bytes, token_len, base64_variant);
+		out->len += text_len - 1;
+	} else {
+		out->failed = true;
+	}
+	sodium_memzero(fixed, sizeof(fixed));
+	if (contents.data)
+		sodium_memzero(contents.data, contents.len);
+	buf_free(&contents);
+	buf_free(&token);
 }
 
 /* Decodes the one spelling that request_state_seal() gives a token. The library's decoder takes bytes from 0x80 on for
  * underscores, so what was read is written again and compared. */
-static bool decode_token(struct span text, uint8_t token[TOKEN_BYTES])
+static int decode_token(struct span text, struct buf *token, struct error *error)
 {
-	char spelling[TOKEN_CHARS + 1];
+	struct buf spelling = {0};
 	size_t len = 0;
-	if (sodium_base642bin(token, TOKEN_BYTES, text.ptr, text.len, NULL, &len, NULL, base64_variant) != 0 ||
-		len != TOKEN_BYTES)
-		return false;
-	sodium_bin2base64(spelling, sizeof(spelling), token, TOKEN_BYTES, base64_variant);
-	return span_equal(text, (struct span){spelling, TOKEN_CHARS});
+	if (!buf_reserve(token, text.len + 1) || !buf_reserve(&spelling, text.len + 8)) {
+		buf_free(&spelling);
+		return error_set(error, ERROR_MEMORY, "out of memory");
+	}
+	bool ok = sodium_base642bin((uint8_t *)token->data, token->cap, text.ptr, text.len, NULL, &len, NULL,
+			  base64_variant) == 0;
+	ok = ok && sodium_base64_encoded_len(len, base64_variant) == text.len + 1;
+	if (ok) {
+		sodium_bin2base64(spelling.data, spelling.cap, (uint8_t *)token->data, len, base64_variant);
+		ok = span_equal(text, (struct span){spelling.data, text.len});
+	}
+	token->len = len;
+	buf_free(&spelling);
+	return ok ? 0 : error_set(error, ERROR_REFUSED, "not base64url");
 }
 
-static int open_token(
-	const struct keyring *keys, struct span text, uint8_t contents[CONTENTS_BYTES], struct error *error)
+static int decrypt_token(const struct keyring *keys, struct span token, struct buf *contents, struct error *error)
 {
-	uint8_t token[TOKEN_BYTES];
-	if (text.len != TOKEN_CHARS)
-		return error_set(error, ERROR_REFUSED, "%zu characters instead of %d", text.len, (int)TOKEN_CHARS);
-	if (!decode_token(text, token))
-		return error_set(error, ERROR_REFUSED, "not base64url");
-	if (token[0] != VERSION)
-		return error_set(error, ERROR_REFUSED, "version %u instead of %d", token[0], (int)VERSION);
-	const struct key *key = keyring_find(keys, token + 1);
+	const uint8_t *bytes = (const uint8_t *)token.ptr;
+	if (token.len < TOKEN_BYTES)
+		return error_set(error, ERROR_REFUSED, "%zu bytes instead of %d or more", token.len, (int)TOKEN_BYTES);
+	if (bytes[0] != VERSION)
+		return error_set(error, ERROR_REFUSED, "version %u instead of %d", bytes[0], (int)VERSION);
+	const struct key *key = keyring_find(keys, bytes + 1);
 	if (!key)
-		return error_set(error, ERROR_REFUSED, "sealed with the unknown key %02x%02x%02x%02x", token[1],
-			token[2], token[3], token[4]);
-	if (crypto_aead_xchacha20poly1305_ietf_decrypt(contents, NULL, NULL, token + SEALED_AT,
-		    CONTENTS_BYTES + TAG_BYTES, token, HEAD_BYTES, token + NONCE_AT, key->secret) != 0)
+		return error_set(error, ERROR_REFUSED, "sealed with the unknown key %02x%02x%02x%02x", bytes[1],
+			bytes[2], bytes[3], bytes[4]);
+	if (!buf_reserve(contents, token.len))
+		return error_set(error, ERROR_MEMORY, "out of memory");
+	if (crypto_aead_xchacha20poly1305_ietf_decrypt((uint8_t *)contents->data, NULL, NULL, bytes + SEALED_AT,
+		    token.len - SEALED_AT, bytes, HEAD_BYTES, bytes + NONCE_AT, key->secret) != 0)
 		return error_set(error, ERROR_REFUSED, "altered, or forged: the seal of key %02x%02x%02x%02x is broken",
-			token[1], token[2], token[3], token[4]);
-	if (contents[0] != REQUEST_STATE_PARKED)
-		return error_set(error, ERROR_REFUSED, "unknown kind %u", contents[0]);
+			bytes[1], bytes[2], bytes[3], bytes[4]);
+	contents->len = token.len - SEALED_AT - TAG_BYTES;
+	uint8_t kind = (uint8_t)contents->data[0];
+	if (kind != REQUEST_STATE_PARKED && kind != REQUEST_STATE_RERUN)
+		return error_set(error, ERROR_REFUSED, "unknown kind %u", kind);
 	return 0;
 }
 
-int request_state_open(const struct keyring *keys, struct span token, struct request_state *state, struct error *error)
+int request_state_open(const struct keyring *keys, struct span text, struct request_state *state, struct buf *script,
+	struct error *error)
 {
-	uint8_t contents[CONTENTS_BYTES];
-	int rc = open_token(keys, token, contents, error);
-	if (rc == 0)
-		read_contents(contents, state);
-	sodium_memzero(contents, sizeof(contents));
-	return rc;
+	struct buf token = {0}, contents = {0};
+	int status = decode_token(text, &token, error);
+	if (!status)
+		status = decrypt_token(keys, buf_span(&token), &contents, error);
+	if (!status) {
+		read_contents((const uint8_t *)contents.data, state);
+		if (script)
+			buf_add(script, contents.data + CONTENTS_BYTES, contents.len - CONTENTS_BYTES);
+	}
+	if (contents.data)
+		sodium_memzero(contents.data, contents.cap);
+	buf_free(&contents);
+	buf_free(&token);
+	return status;
 }

@@ -2,9 +2,12 @@
  *
  *   requestState = base64url( version(1) || key id(4) || nonce(24) || XChaCha20-Poly1305( contents ) )
  *
- * version and key id are associated data. Contents, all of fixed length, numbers big-endian:
+ * version and key id are associated data. Contents, of fixed length but for the script, numbers big-endian:
  *
- *   kind(1) issued_ms(8) expires_ms(8) instance(16) call id(16) round(4) principal(32) digest(32)
+ *   kind(1) issued_ms(8) expires_ms(8) instance(16) call id(16) round(4) principal(32) digest(32) script
+ *
+ * The script, empty for a call that is only parked, is a JSON text: the questions and answers that a rerun of the call
+ * starts from (rerun.h).
  *
  * The key id in the token chooses the key; keys are never tried in turn, because the cipher does not commit to its key.
  * Single use is enforced by the parked call (call id, round), not here. */
@@ -19,7 +22,10 @@
 
 enum { CALL_ID_BYTES = 16, INSTANCE_BYTES = 16 };
 
-enum request_state_kind { REQUEST_STATE_PARKED = 1 };
+enum request_state_kind {
+	REQUEST_STATE_PARKED = 1, /* the call waits in this process */
+	REQUEST_STATE_RERUN = 2,  /* the call may be run again from the script */
+};
 
 struct request_state {
 	enum request_state_kind kind;
@@ -45,12 +51,12 @@ void keyring_unref(struct keyring *keys);
 /* Writes a new key line, with its line end, for `mcp-valet keygen`. */
 void keyring_generate(const struct env *env, struct buf *out);
 
-/* Appends the sealed token. */
-void request_state_seal(
-	const struct keyring *keys, const struct env *env, const struct request_state *state, struct buf *out);
-/* Opens a token. Returns 0, or ERROR_REFUSED with the exact reason in *error, which is for the log only. Expiry, instance,
+/* Appends the sealed token. `script` may be empty. */
+void request_state_seal(const struct keyring *keys, const struct env *env, const struct request_state *state,
+	struct span script, struct buf *out);
+/* Opens a token and appends its script to *script (which may be NULL). Returns 0, ERROR_MEMORY, or ERROR_REFUSED with the exact reason in *error, which is for the log only. Expiry, instance,
  * principal and digest are for the caller to judge. */
-int request_state_open(
-	const struct keyring *keys, struct span token, struct request_state *state, struct error *error) MUST_CHECK;
+int request_state_open(const struct keyring *keys, struct span token, struct request_state *state, struct buf *script,
+	struct error *error) MUST_CHECK;
 
 #endif

@@ -22,7 +22,7 @@ static int open_state(struct proxy *proxy, struct span string, struct request_st
 {
 	struct buf token = {0};
 	json_decode_string(string, &token);
-	int status = buf_ok(&token) ? request_state_open(proxy->keys, buf_span(&token), state, error)
+	int status = buf_ok(&token) ? request_state_open(proxy->keys, buf_span(&token), state, NULL, error)
 				    : error_set(error, ERROR_MEMORY, "out of memory");
 	buf_free(&token);
 	return status;

@@ -61,7 +61,7 @@ static struct buf seal(const struct keyring *keys, const struct request_state *s
 	uint8_t next = first;
 	struct env env = counting_env(&next);
 	struct buf token = {0};
-	request_state_seal(keys, &env, state, &token);
+	request_state_seal(keys, &env, state, (struct span){0}, &token);
 	assert_true(buf_ok(&token));
 	assert_int_equal(token.len, TOKEN_CHARS);
 	return token;
@@ -86,7 +86,7 @@ static void assert_refused(const struct keyring *keys, struct span token, const 
 	struct error error = {0};
 	memset(&untouched, 0x5A, sizeof(untouched));
 	memcpy(&state, &untouched, sizeof(state));
-	assert_int_equal(request_state_open(keys, token, &state, &error), ERROR_REFUSED);
+	assert_int_equal(request_state_open(keys, token, &state, NULL, &error), ERROR_REFUSED);
 	assert_int_equal(error.code, ERROR_REFUSED);
 	if (reason && !strstr(error.text, reason))
 		fail_msg("\"%s\" instead of \"%s\"", error.text, reason);
@@ -108,7 +108,7 @@ static void opens_what_it_sealed(void **unused)
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
 		struct buf token = seal(keys, &states[i]);
 		struct request_state opened;
-		assert_int_equal(request_state_open(keys, buf_span(&token), &opened, NULL), 0);
+		assert_int_equal(request_state_open(keys, buf_span(&token), &opened, NULL, NULL), 0);
 		assert_same_state(&opened, &states[i]);
 		buf_free(&token);
 	}
@@ -161,8 +161,8 @@ static void seals_with_fresh_nonces(void **unused)
 	struct keyring *keys = parse(KEY_A);
 	struct request_state state = sample();
 	struct buf tokens = {0};
-	request_state_seal(keys, &env, &state, &tokens);
-	request_state_seal(keys, &env, &state, &tokens);
+	request_state_seal(keys, &env, &state, (struct span){0}, &tokens);
+	request_state_seal(keys, &env, &state, (struct span){0}, &tokens);
 	/* It appends; and the same state never looks the same. */
 	assert_int_equal(tokens.len, 2 * TOKEN_CHARS);
 	assert_memory_not_equal(tokens.data, tokens.data + TOKEN_CHARS, TOKEN_CHARS);
@@ -186,7 +186,7 @@ static void refuses_every_changed_byte(void **unused)
 		}
 		token.data[i] = original;
 	}
-	assert_int_equal(request_state_open(keys, buf_span(&token), &state, NULL), 0);
+	assert_int_equal(request_state_open(keys, buf_span(&token), &state, NULL, NULL), 0);
 	buf_free(&token);
 	keyring_unref(keys);
 }
@@ -198,12 +198,12 @@ static void refuses_other_lengths(void **unused)
 	struct request_state state = sample();
 	struct buf token = seal(keys, &state);
 	for (size_t len = 0; len < TOKEN_CHARS; len++)
-		assert_refused(keys, (struct span){token.data, len}, "characters instead of 216");
-	assert_refused(keys, (struct span){NULL, 0}, "0 characters instead of 216");
+		assert_refused(keys, (struct span){token.data, len}, "");
+	assert_refused(keys, (struct span){NULL, 0}, "0 bytes instead of 162");
 	static const char *const tails[] = {"=", "A", "==", "AAAA", "\n", " "};
 	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++) {
 		buf_add_text(&token, tails[i]);
-		assert_refused(keys, buf_span(&token), "characters instead of 216");
+		assert_refused(keys, buf_span(&token), "");
 		token.len = TOKEN_CHARS;
 	}
 	/* The other alphabet, and padding where the length is right. */
@@ -213,6 +213,31 @@ static void refuses_other_lengths(void **unused)
 	token.data[TOKEN_CHARS - 1] = '=';
 	assert_refused(keys, buf_span(&token), "not base64url");
 	buf_free(&token);
+	keyring_unref(keys);
+}
+
+static void carries_a_script_of_any_length(void **unused)
+{
+	(void)unused;
+	struct keyring *keys = parse(KEY_A);
+	struct request_state state = sample(), opened;
+	uint8_t next = 1;
+	struct env env = counting_env(&next);
+	char text[301];
+	memset(text, 's', sizeof(text));
+	state.kind = REQUEST_STATE_RERUN;
+	for (size_t len = 0; len < sizeof(text); len++) {
+		struct buf token = {0}, script = {0};
+		request_state_seal(keys, &env, &state, (struct span){text, len}, &token);
+		assert_true(buf_ok(&token));
+		assert_int_equal(request_state_open(keys, buf_span(&token), &opened, &script, NULL), 0);
+		assert_same_state(&state, &opened);
+		assert_true(span_equal(buf_span(&script), (struct span){text, len}));
+		token.data[token.len / 2] ^= 1;
+		assert_refused(keys, buf_span(&token), "");
+		buf_free(&token);
+		buf_free(&script);
+	}
 	keyring_unref(keys);
 }
 
@@ -251,9 +276,9 @@ static void opens_with_every_key_and_seals_with_the_first(void **unused)
 	struct request_state opened;
 	struct buf by_old = seal(old, &state);
 	struct buf by_rotated = seal(rotated, &state);
-	assert_int_equal(request_state_open(rotated, buf_span(&by_old), &opened, NULL), 0);
+	assert_int_equal(request_state_open(rotated, buf_span(&by_old), &opened, NULL, NULL), 0);
 	assert_same_state(&opened, &state);
-	assert_int_equal(request_state_open(rotated, buf_span(&by_rotated), &opened, NULL), 0);
+	assert_int_equal(request_state_open(rotated, buf_span(&by_rotated), &opened, NULL, NULL), 0);
 	assert_refused(old, buf_span(&by_rotated), "unknown key " ID_B);
 	buf_free(&by_old);
 	buf_free(&by_rotated);
@@ -276,7 +301,7 @@ static void reads_lenient_key_files(void **unused)
 	struct buf token = seal(keys, &state);
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		struct keyring *read = parse(files[i]);
-		assert_int_equal(request_state_open(read, buf_span(&token), &state, NULL), 0);
+		assert_int_equal(request_state_open(read, buf_span(&token), &state, NULL, NULL), 0);
 		keyring_unref(read);
 	}
 	buf_free(&token);
@@ -346,7 +371,7 @@ static void counts_references(void **unused)
 	keyring_unref(keys);
 	struct request_state state = sample();
 	struct buf token = seal(again, &state);
-	assert_int_equal(request_state_open(again, buf_span(&token), &state, NULL), 0);
+	assert_int_equal(request_state_open(again, buf_span(&token), &state, NULL, NULL), 0);
 	buf_free(&token);
 	keyring_unref(again);
 	keyring_unref(NULL);
@@ -366,6 +391,7 @@ int main(void)
 		cmocka_unit_test(seals_with_fresh_nonces),
 		cmocka_unit_test(refuses_every_changed_byte),
 		cmocka_unit_test(refuses_other_lengths),
+		cmocka_unit_test(carries_a_script_of_any_length),
 		cmocka_unit_test(says_why_it_refuses),
 		cmocka_unit_test(opens_with_every_key_and_seals_with_the_first),
 		cmocka_unit_test(reads_lenient_key_files),
