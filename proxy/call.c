@@ -43,6 +43,8 @@ static void call_free(struct grave *grave)
 		call_remove_input(call, input);
 	buf_free(&call->request);
 	buf_free(&call->pre_answers);
+	buf_free(&call->answers);
+	buf_free(&call->script);
 	buf_free(&call->outcome);
 	buf_free(&call->progress);
 	policy_unref(call->policy);
@@ -95,11 +97,14 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
 	make_hash(call);
 	call->log_level = request->log_level;
+	call->round = request->round;
+	buf_add_span(&call->script, request->script);
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
 	call->trace = make_trace(request->trace_parent);
 	call->subject = make_subject(request->method, name);
-	if (!call->subject || digest_json(call->digest, request->method->name, request->params,
-				      (const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
+	if (!call->subject || !buf_ok(&call->script) ||
+		digest_json(call->digest, request->method->name, request->params,
+			(const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
 		call_free(&call->grave);
 		return NULL;
 	}
@@ -508,6 +513,7 @@ void call_on_session_lost(struct call *call, int http_status, const char *why)
 		buf_free(&body);
 		call_settle(call);
 	} else {
+		call->lost = true;
 		call_end(call, CALL_END_LOST, why, &body);
 	}
 }

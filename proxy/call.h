@@ -85,6 +85,11 @@ struct call {
 	int64_t not_before_ms;	/* WAITING: when it may run again */
 	struct buf pre_answers; /* inputResponses that a fresh call brought for questions that the policy names */
 
+	struct buf answers;   /* given so far, for the script of a rerun */
+	struct buf script;    /* answers that this run was started with: a JSON array */
+	uint64_t script_used; /* of them, one bit each */
+	bool lost;	      /* the server or its patience is gone: a rerun may help */
+
 	bool ticketed; /* a request state names it: it is in proxy->tickets */
 	bool counted_parked;
 	uint32_t round;	     /* of the newest request state; 0: none yet */

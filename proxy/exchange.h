@@ -47,6 +47,8 @@ struct request {
 	struct span trace_parent;    /* or a NULL ptr */
 	struct span request_state;   /* or a NULL ptr */
 	struct span input_responses; /* or a NULL ptr */
+	struct span script;	     /* a rerun: the answers given before, a JSON array; or a NULL ptr */
+	uint32_t round;		     /* a rerun: the round that it comes from */
 };
 
 #endif

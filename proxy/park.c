@@ -1,6 +1,7 @@
 /* Parking: what the server asks becomes a round of the client's, and the call waits under a sealed request state. */
 #include "proxy/call.h"
 #include "proxy/json_write.h"
+#include "proxy/rerun.h"
 #include "proxy/session.h"
 #include "proxy/translate.h"
 
@@ -75,12 +76,13 @@ static void write_round(struct call *call, struct buf *body)
 	buf_add_text(body, "},\"requestState\":\"");
 }
 
-static void write_state(struct call *call, struct buf *body)
+static bool write_state(struct call *call, struct buf *body)
 {
+	struct buf script = {0};
 	const struct env *env = call->proxy->env;
 	int64_t wall_ms = env->wall_ms(env->ctx);
 	struct request_state state = {
-		.kind = REQUEST_STATE_PARKED,
+		.kind = rerun_allowed(call) ? REQUEST_STATE_RERUN : REQUEST_STATE_PARKED,
 		.issued_ms = wall_ms,
 		.expires_ms = wall_ms + call->rule->park_ms,
 		.round = call->round,
@@ -89,8 +91,16 @@ static void write_state(struct call *call, struct buf *body)
 	memcpy(state.call_id, call->id, sizeof(state.call_id));
 	memcpy(state.principal, call->principal, sizeof(state.principal));
 	memcpy(state.digest, call->digest, sizeof(state.digest));
-	request_state_seal(call->proxy->keys, env, &state, (struct span){0}, body);
+	if (rerun_allowed(call))
+		rerun_write_script(call, &script);
+	bool fits = script.len <= call->policy->limits.state_bytes;
+	body->failed |= script.failed;
+	request_state_seal(call->proxy->keys, env, &state, buf_span(&script), body);
+	if (script.data)
+		sodium_memzero(script.data, script.cap);
+	buf_free(&script);
 	buf_printf(body, "\",\"_meta\":{\"io.modelcontextprotocol/serverInfo\":%s}}", call->session->identity.info);
+	return fits;
 }
 
 /* Makes the call findable by its request state. */
@@ -121,14 +131,24 @@ void call_park(struct call *call)
 			"The server asks more often than the policy allows (rounds)", NULL);
 		return;
 	}
-	if (!reserve_place(call, &error)) {
+	if (call->rule->rerun != POLICY_RERUN_ALWAYS && !reserve_place(call, &error)) {
 		call_fail(call, CALL_END_REFUSED, "too_many_parked", RPC_INTERNAL_ERROR, error.text, NULL);
 		return;
 	}
 	call->round++;
 	call->expires_ms = proxy_now(call->proxy) + call->rule->park_ms;
 	write_round(call, &body);
-	write_state(call, &body);
+	if (!write_state(call, &body)) {
+		buf_free(&body);
+		call_fail(call, CALL_END_REFUSED, "state_too_large", RPC_INTERNAL_ERROR,
+			"The answers so far do not fit into a request state (limits.state)", NULL);
+		return;
+	}
+	if (call->rule->rerun == POLICY_RERUN_ALWAYS && buf_ok(&body)) {
+		/* Nothing is kept: the retry runs the call again, here or in another process with the same keys. */
+		call_end(call, CALL_END_REFUSED, "rerun", &body);
+		return;
+	}
 	if (!buf_ok(&body) || !issue_ticket(call)) {
 		buf_free(&body);
 		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
@@ -149,33 +169,37 @@ void call_park(struct call *call)
 	session_pump(session);
 }
 
-void call_ask_roots(struct call *call)
+/* The answer to a question that need not be asked: the run before this one brought it, or the fresh call did for a
+ * question that the policy names. Each is used once. */
+static bool find_answer(struct call *call, const struct input *input, struct span *answer)
 {
-	const struct capability_need need = {.kind = POLICY_ROOTS};
-	if (call_add_input(call, &need, NULL))
-		call_park(call);
-	else
-		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
+	struct error error;
+	if (rerun_find_answer(call, input, answer))
+		return true;
+	return call->pre_answers.len && call->questions <= call->rule->input_key_count &&
+	       json_get(buf_span(&call->pre_answers), NULL, input->key, answer) == 1 &&
+	       translate_check_answer(input->kind, *answer, &error) == 0;
 }
 
-/* A fresh call may bring the answer to a question that the policy names. It is used once. */
 static bool answer_ahead(struct call *call, struct input *input)
 {
 	struct span answer;
-	struct error error;
 	struct server_request *request = input->request;
+	struct session *session = call->session;
 	struct buf body = {0};
-	if (!call->pre_answers.len || call->questions > call->rule->input_key_count ||
-		json_get(buf_span(&call->pre_answers), NULL, input->key, &answer) != 1 ||
-		translate_check_answer(input->kind, answer, &error))
+	if (!find_answer(call, input, &answer))
 		return false;
 	buf_add_text(&body, "\"result\":");
 	buf_add_span(&body, answer);
 	bool ok = buf_ok(&body);
 	if (ok) {
 		call_log(call, LOG_INFO, "answered-ahead", "question %u of the call", call->questions);
+		rerun_record(call, input, answer);
 		call_remove_input(call, input);
-		server_request_answer(request, buf_span(&body));
+		if (request)
+			server_request_answer(request, buf_span(&body));
+		else
+			server_requests_answer_roots(session, buf_span(&body));
 	}
 	buf_free(&body);
 	return ok;
@@ -197,6 +221,18 @@ void call_on_server_request(struct call *call, struct server_request *request)
 		call_set_state(call, CALL_GATHERING);
 }
 
+void call_ask_roots(struct call *call)
+{
+	const struct capability_need need = {.kind = POLICY_ROOTS};
+	struct input *input = call_add_input(call, &need, NULL);
+	if (input && answer_ahead(call, input))
+		return; /* the session settles, and lets the call go ahead then */
+	if (input)
+		call_park(call);
+	else
+		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
+}
+
 void call_on_withdrawn(struct call *call, struct server_request *request)
 {
 	struct input *input;
@@ -205,6 +241,7 @@ void call_on_withdrawn(struct call *call, struct server_request *request)
 			break;
 	if (input)
 		call_remove_input(call, input);
+	call->lost |= call->state == CALL_PARKED;
 	call_log(call, LOG_INFO, "server-request-withdrawn", "the server no longer waits for an answer");
 	/* Nothing is left to ask, and the exchange is still open: the call just goes on. */
 	if (call->state == CALL_GATHERING && TAILQ_EMPTY(&call->inputs))

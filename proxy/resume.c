@@ -1,5 +1,6 @@
 /* The retry: a request that brings a request state, and perhaps answers, back to its parked call (invariants 2 and 4). */
 #include "proxy/call.h"
+#include "proxy/rerun.h"
 #include "proxy/session.h"
 #include "proxy/translate.h"
 
@@ -18,11 +19,12 @@ static void refuse(struct exchange *exchange, const char *reason, const char *wh
 	exchange_fail(exchange, 200, RPC_INVALID_PARAMS, text, data);
 }
 
-static int open_state(struct proxy *proxy, struct span string, struct request_state *state, struct error *error)
+static int open_state(
+	struct proxy *proxy, struct span string, struct request_state *state, struct buf *script, struct error *error)
 {
 	struct buf token = {0};
 	json_decode_string(string, &token);
-	int status = buf_ok(&token) ? request_state_open(proxy->keys, buf_span(&token), state, NULL, error)
+	int status = buf_ok(&token) ? request_state_open(proxy->keys, buf_span(&token), state, script, error)
 				    : error_set(error, ERROR_MEMORY, "out of memory");
 	buf_free(&token);
 	return status;
@@ -35,11 +37,12 @@ static struct call *find_call(struct proxy *proxy, const uint8_t id[CALL_ID_BYTE
 	return call;
 }
 
-/* Whether the state is of this process, this principal and this request; refuses if not. */
-static bool state_matches(
-	struct exchange *exchange, const struct request_state *state, const uint8_t digest[DIGEST_BYTES])
+/* Whether the state is of this principal and this request, and of this process unless the call may be run again; refuses
+ * if not. */
+static bool state_matches(struct exchange *exchange, const struct request_state *state,
+	const uint8_t digest[DIGEST_BYTES], bool own, bool may_rerun)
 {
-	if (sodium_memcmp(state->instance, exchange->proxy->instance, INSTANCE_BYTES) != 0) {
+	if (!own && !may_rerun) {
 		refuse(exchange, "other_instance", "The request state was made before a restart, or elsewhere",
 			"sealed by another instance");
 		return false;
@@ -140,6 +143,7 @@ static void resume_unsent(struct call *call)
 		struct buf body = {0};
 		buf_add_text(&body, "\"result\":");
 		buf_add_span(&body, buf_span(&input->answer));
+		rerun_record(call, input, buf_span(&input->answer));
 		call_remove_input(call, input);
 		server_requests_answer_roots(session, buf_span(&body));
 		buf_free(&body);
@@ -212,6 +216,7 @@ void call_resume(struct call *call)
 			struct buf body = {0};
 			buf_add_text(&body, "\"result\":");
 			buf_add_span(&body, buf_span(&input->answer));
+			rerun_record(call, input, buf_span(&input->answer));
 			call_remove_input(call, input);
 			if (request && buf_ok(&body))
 				server_request_answer(request, buf_span(&body));
@@ -235,45 +240,64 @@ void call_resume(struct call *call)
 		call_set_state(call, CALL_GATHERING);
 }
 
-void call_retry(struct exchange *exchange, const struct request *request)
+/* A verified state, of this principal and this request. */
+static void go_on(struct exchange *exchange, const struct request *request, const struct request_state *state, bool own,
+	const uint8_t answers[DIGEST_BYTES], struct span script)
 {
 	struct proxy *proxy = exchange->proxy;
-	struct request_state state;
-	struct error error = {0};
-	uint8_t digest[DIGEST_BYTES], answers[DIGEST_BYTES];
-	int status = open_state(proxy, request->request_state, &state, &error);
-	if (status == ERROR_REFUSED) {
-		refuse(exchange, "unverifiable", "The request state cannot be verified", error.text);
-		return;
-	}
-	if (status ||
-		digest_json(digest, request->method->name, request->params,
-			(const char *const[]){"_meta", "inputResponses", "requestState", NULL}) ||
-		digest_json(answers, "answers", request->input_responses.ptr ? request->input_responses : SPAN("null"),
-			NULL)) {
-		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
-		return;
-	}
-	if (!state_matches(exchange, &state, digest))
-		return;
-	struct call *call = find_call(proxy, state.call_id);
-	if (is_repeated(call, &state, answers)) {
+	bool may_rerun = script.len && rerun_allowed_for(proxy, request);
+	struct call *call = own ? find_call(proxy, state->call_id) : NULL;
+	/* A state that is only for reruns never had a ticket, so nothing can tell whether it was used. */
+	bool always = may_rerun && !call && (!own || rerun_is_untracked(proxy, request));
+	if (is_repeated(call, state, answers) && !(call->lost && may_rerun && !call->delivered)) {
 		repeat(exchange, call);
-	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state.expires_ms) {
+	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state->expires_ms) {
 		refuse(exchange, "expired", "The request state has expired", "too late");
+	} else if (always) {
+		rerun_start(exchange, request, script, state->round);
 	} else if (!call) {
 		refuse(exchange, "used", "The request state was used before", "its call is over");
-	} else if (state.round != call->round || state.round == call->used_round) {
+	} else if (state->round != call->round || state->round == call->used_round) {
 		refuse(exchange, "used", "The request state was used before", "other answers, or an earlier round");
+	} else if (call->state == CALL_FINISHED && call->lost && may_rerun) {
+		call_set_state(call, CALL_DEAD);
+		rerun_start(exchange, request, script, state->round);
 	} else if (call->state == CALL_FINISHED) {
-		call->used_round = state.round;
+		call->used_round = state->round;
 		memcpy(call->used_answers, answers, DIGEST_BYTES);
 		call->delivered = true;
 		call_set_state(call, CALL_FINISHED);
 		repeat(exchange, call);
 	} else if (call->state == CALL_PARKED) {
-		resume_parked(exchange, call, request, state.round, answers);
+		resume_parked(exchange, call, request, state->round, answers);
 	} else {
 		refuse(exchange, "used", "The request state was used before", "the call is not parked");
 	}
+}
+
+void call_retry(struct exchange *exchange, const struct request *request)
+{
+	struct proxy *proxy = exchange->proxy;
+	struct request_state state;
+	struct error error = {0};
+	struct buf script = {0};
+	uint8_t digest[DIGEST_BYTES], answers[DIGEST_BYTES];
+	int status = open_state(proxy, request->request_state, &state, &script, &error);
+	if (status == ERROR_REFUSED) {
+		refuse(exchange, "unverifiable", "The request state cannot be verified", error.text);
+	} else if (status || !buf_ok(&script) ||
+		   digest_json(digest, request->method->name, request->params,
+			   (const char *const[]){"_meta", "inputResponses", "requestState", NULL}) ||
+		   digest_json(answers, "answers",
+			   request->input_responses.ptr ? request->input_responses : SPAN("null"), NULL)) {
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+	} else {
+		bool own = sodium_memcmp(state.instance, proxy->instance, INSTANCE_BYTES) == 0;
+		bool may_rerun = script.len && rerun_allowed_for(proxy, request);
+		if (state_matches(exchange, &state, digest, own, may_rerun))
+			go_on(exchange, request, &state, own, answers, buf_span(&script));
+	}
+	if (script.data)
+		sodium_memzero(script.data, script.cap);
+	buf_free(&script);
 }
