@@ -1,5 +1,7 @@
 #include "proxy/attribution.h"
 
+#include "proxy/task.h"
+
 /* Whether the call may be the one that asks. A call that cannot ask is still a suspect for what its client never
  * declared: a server that asks regardless must end its call. */
 static bool is_suspect(const struct call *call, bool declared)
@@ -29,12 +31,21 @@ static enum attribution attribute_by_stream(const struct server_request *request
 	return (*call)->state == CALL_ENDING ? ATTRIBUTION_HOPELESS : ATTRIBUTED;
 }
 
+static struct span request_meta(const struct server_request *request)
+{
+	struct span meta = {0};
+	json_get(span_of(request->params), NULL, "_meta", &meta);
+	return meta;
+}
+
 enum attribution attribute(const struct server_request *request, struct call **call)
 {
 	struct session *session = request->session;
 	bool declared = capabilities_cover(&session->caps, &request->need);
 	struct call *ending = NULL;
-	*call = NULL;
+	*call = task_find_call(session, request_meta(request));
+	if (*call)
+		return ATTRIBUTED;
 	if (request->stream)
 		return attribute_by_stream(request, call);
 

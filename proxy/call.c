@@ -2,6 +2,7 @@
 
 #include "proxy/result.h"
 #include "proxy/session.h"
+#include "proxy/task.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,6 +44,8 @@ static void call_free(struct grave *grave)
 		call_remove_input(call, input);
 	buf_free(&call->request);
 	buf_free(&call->pre_answers);
+	buf_free(&call->spare);
+	free(call->task_id);
 	buf_free(&call->answers);
 	buf_free(&call->script);
 	buf_free(&call->outcome);
@@ -312,6 +315,12 @@ void call_deliver(struct call *call, int http_status)
 	}
 }
 
+static void cancel_upstream(struct call *call, const char *reason)
+{
+	if (!task_cancel(call))
+		session_cancel_request(call->session, call->upstream_id, reason);
+}
+
 /* Nobody waits for the server's answer any more, but the server may still be at work. */
 static void call_let_end(struct call *call, enum call_end how, const char *reason)
 {
@@ -323,7 +332,7 @@ static void call_let_end(struct call *call, enum call_end how, const char *reaso
 	bool wait_first = how == CALL_END_ABANDONED;
 	call->recycle = how == CALL_END_ABANDONED;
 	if (!wait_first)
-		session_cancel_request(call->session, call->upstream_id, reason);
+		cancel_upstream(call, reason);
 	call->cancel_sent = !wait_first;
 	struct session *session = call->session;
 	call_set_state(call, CALL_ENDING);
@@ -385,7 +394,7 @@ static void call_on_timer(void *arg)
 		break;
 	case CALL_ENDING:
 		if (!call->cancel_sent) {
-			session_cancel_request(call->session, call->upstream_id, "Nobody answered in time");
+			cancel_upstream(call, "Nobody answered in time");
 			call->cancel_sent = true;
 			call_set_state(call, CALL_ENDING);
 			break;
@@ -415,6 +424,8 @@ void call_send(struct call *call)
 	call_drop_inputs(call, false); /* of a round that went before */
 	call->not_before_ms = 0;
 	translate_for_version(call->method, session->version, &call->request);
+	task_prepare(call);
+	call->progress_id = call->upstream_id;
 	logging_prepare(session, call);
 	HASH_ADD(by_upstream, session->requests, upstream_id, sizeof(call->upstream_id), call);
 	call->sent = call->by_upstream.tbl != NULL;
@@ -441,6 +452,10 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 		call_settle(call);
 		return;
 	}
+	if (task_on_answer(call, result, error))
+		return;
+	if (call->method->id == METHOD_TOOLS_LIST)
+		task_learn(call->session, result);
 	int64_t code;
 	struct span value;
 	if (error.ptr && call->method->may_ask && json_get(error, NULL, "code", &value) && json_integer(value, &code) &&

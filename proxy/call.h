@@ -83,6 +83,10 @@ struct call {
 
 	bool reissue;		/* the server answered -32042: the retry runs the call again */
 	int64_t not_before_ms;	/* WAITING: when it may run again */
+	bool as_task;		/* the server runs it as a task */
+	char *task_id;		/* as spelled, or NULL */
+	uint64_t progress_id;	/* its progress token upstream: the id of its first request */
+	struct buf spare;	/* a copy of the request, for a second try as a task */
 	struct buf pre_answers; /* inputResponses that a fresh call brought for questions that the policy names */
 
 	struct buf answers;   /* given so far, for the script of a rerun */

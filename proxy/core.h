@@ -43,6 +43,10 @@ struct proxy {
 
 	struct proxy_counts counts;
 	unsigned kept_count;
+	struct task_tools {
+		char **names;
+		size_t count;
+	} task_tools;		  /* tools that can only be called as a task (task.h) */
 	uint64_t sessions_opened; /* ever; names sessions */
 	bool serial;		  /* this target sends requests outside the streams of its calls */
 	bool shutting_down;

@@ -2,6 +2,7 @@
 
 #include "proxy/session.h"
 #include "proxy/subscription.h"
+#include "proxy/task.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,6 +83,7 @@ void proxy_free(struct proxy *proxy)
 		return;
 	close_all(proxy, "the proxy ends");
 	empty_graveyard(proxy);
+	task_tools_free(&proxy->task_tools);
 	policy_unref(proxy->policy);
 	keyring_unref(proxy->keys);
 	free(proxy);

@@ -42,6 +42,21 @@ static struct call *find_call(struct session *session, uint64_t id)
 	return call;
 }
 
+/* A call that became a task keeps the progress token of its first request. */
+static struct call *find_by_progress(struct session *session, uint64_t id)
+{
+	struct call *call = find_call(session, id);
+	if (call)
+		return call;
+	TAILQ_FOREACH (call, &session->running, link)
+		if (call->task_id && call->progress_id == id)
+			return call;
+	TAILQ_FOREACH (call, &session->parked, link)
+		if (call->task_id && call->progress_id == id)
+			return call;
+	return NULL;
+}
+
 static void on_response(struct session *session, const struct message *message)
 {
 	int64_t id;
@@ -83,7 +98,7 @@ static void on_notification(struct session *session, const struct message *messa
 	if (json_string_is(message->method, "notifications/progress")) {
 		if (!json_get(message->params, &message->index, "progressToken", &value) || !json_integer(value, &id))
 			return;
-		struct call *call = find_call(session, (uint64_t)id);
+		struct call *call = find_by_progress(session, (uint64_t)id);
 		if (call)
 			call_on_progress(call, message->params);
 	} else if (json_string_is(message->method, "notifications/cancelled")) {
