@@ -353,7 +353,7 @@ void call_end(struct call *call, enum call_end how, const char *reason, struct b
 		call->expires_ms = proxy_now(call->proxy);
 	call_drop_inputs(call, how == CALL_END_ANSWERED);
 	if (body)
-		call_deliver(call, result_http_status(call->method, buf_span(&call->outcome)));
+		call_deliver(call, result_http_status(call->method, call->policy, buf_span(&call->outcome)));
 	if (call->outcome.failed)
 		buf_free(&call->outcome);
 	if (how == CALL_END_ANSWERED || how == CALL_END_LOST)

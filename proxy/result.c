@@ -186,13 +186,13 @@ void result_error(struct buf *out, struct span error)
 	buf_add_text(out, "}");
 }
 
-int result_http_status(const struct method *method, struct span body)
+int result_http_status(const struct method *method, const struct policy *policy, struct span body)
 {
 	static const char prefix[] = "\"error\":{\"code\":";
 	if (body.len < sizeof(prefix) || memcmp(body.ptr, prefix, sizeof(prefix) - 1) != 0)
 		return 200;
 	long code = strtol(body.ptr + sizeof(prefix) - 1, NULL, 10);
 	if (code == RPC_MISSING_CAPABILITY)
-		return 400;
+		return policy->missing_capability_status;
 	return code == RPC_METHOD_NOT_FOUND && method->on_demand ? 404 : 200;
 }

@@ -33,6 +33,6 @@ void result_discover(struct buf *out, const struct server_identity *identity, co
 void result_error(struct buf *out, struct span error);
 
 /* The HTTP status for a response body made here. */
-int result_http_status(const struct method *method, struct span body);
+int result_http_status(const struct method *method, const struct policy *policy, struct span body);
 
 #endif

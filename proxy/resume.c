@@ -70,7 +70,7 @@ static void repeat(struct exchange *exchange, struct call *call)
 		(call->state == CALL_PARKED || call->state == CALL_FINISHED || call->state == CALL_ENDING)) {
 		call_log(call, LOG_INFO, "outcome-repeated", "the same retry came again");
 		exchange_respond(
-			exchange, result_http_status(call->method, buf_span(&call->outcome)), buf_span(&call->outcome));
+			exchange, result_http_status(call->method, call->policy, buf_span(&call->outcome)), buf_span(&call->outcome));
 	} else if (call->state == CALL_ENDING) {
 		refuse(exchange, "used", "The request state was used and its request cancelled", "cancelled call");
 	} else {
