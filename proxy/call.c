@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { MAX_KEPT_PROGRESS = 4096 }; /* bytes; a parked call is to be small */
+
 static void call_on_timer(void *arg);
 
 void call_log(const struct call *call, enum log_level level, const char *event, const char *format, ...)
@@ -105,9 +107,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
 	call->trace = make_trace(request->trace_parent);
 	call->subject = make_subject(request->method, name);
-	if (!call->subject || !buf_ok(&call->script) ||
-		digest_json(call->digest, request->method->name, request->params,
-			(const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
+	if (!call->subject || !buf_ok(&call->script)) {
 		call_free(&call->grave);
 		return NULL;
 	}
@@ -144,6 +144,13 @@ static void start_named(struct exchange *exchange, const struct request *request
 	if (capabilities_read(&call->caps, request->capabilities, &error)) {
 		call_free(&call->grave);
 		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
+		return;
+	}
+	/* Only what may come back under a request state has to be known again. */
+	if (call_may_ask(call) && digest_json(call->digest, request->method->name, request->params,
+					  (const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
+		call_free(&call->grave);
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
 	}
 	if (name && call->rule->hide) {
@@ -489,7 +496,7 @@ void call_on_progress(struct call *call, struct span params)
 	struct exchange *exchange;
 	TAILQ_FOREACH (exchange, &call->waiters, of_call)
 		exchange_progress(exchange, params);
-	if (call->state == CALL_PARKED) {
+	if (call->state == CALL_PARKED && params.len <= MAX_KEPT_PROGRESS) {
 		buf_free(&call->progress);
 		buf_add_span(&call->progress, params);
 		if (!buf_ok(&call->progress))
