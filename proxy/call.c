@@ -452,10 +452,26 @@ void call_send(struct call *call)
 			NULL);
 }
 
+static void write_body(const struct call *call, struct span result, struct span error, const struct json_index *index,
+	struct buf *body)
+{
+	if (error.ptr)
+		result_error(body, error);
+	else
+		result_complete(body, call->method, result, index, &call->session->identity, call->policy, call->rule,
+			call->retried || call->round > 0);
+}
+
 void call_on_answer(struct call *call, struct span result, struct span error, const struct json_index *index)
 {
 	if (call->state == CALL_ENDING) {
 		call_log(call, LOG_DEBUG, "late-answer", "the server answered a call that nobody waits for");
+		if (call->recycle && call->keep_ms > proxy_now(call->proxy) && !call->outcome.len) {
+			call->expires_ms = call->keep_ms;
+			write_body(call, result, error, index, &call->outcome);
+			if (!buf_ok(&call->outcome))
+				buf_free(&call->outcome);
+		}
 		call_settle(call);
 		return;
 	}
@@ -470,12 +486,13 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 		call_require_urls(call, error);
 		return;
 	}
+	struct input *input;
+	if (call->state == CALL_PARKED)
+		TAILQ_FOREACH (input, &call->inputs, link)
+			if (input->request)
+				server_request_learn_patience(input->request);
 	struct buf body = {0};
-	if (error.ptr)
-		result_error(&body, error);
-	else
-		result_complete(&body, call->method, result, index, &call->session->identity, call->policy, call->rule,
-			call->retried || call->round > 0);
+	write_body(call, result, error, index, &body);
 	call_end(call, CALL_END_ANSWERED, error.ptr ? "error" : "result", &body);
 }
 

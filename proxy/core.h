@@ -48,6 +48,7 @@ struct proxy {
 		size_t count;
 	} task_tools;		  /* tools that can only be called as a task (task.h) */
 	uint64_t sessions_opened; /* ever; names sessions */
+	int64_t patience_ms;	  /* how long this target waits for its own requests, as seen; 0: not known */
 	bool serial;		  /* this target sends requests outside the streams of its calls */
 	bool shutting_down;
 	struct timer shutdown_timer;

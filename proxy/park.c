@@ -76,7 +76,7 @@ static void write_round(struct call *call, struct buf *body)
 	buf_add_text(body, "},\"requestState\":\"");
 }
 
-static bool write_state(struct call *call, struct buf *body)
+static bool write_state(struct call *call, int64_t park_ms, struct buf *body)
 {
 	struct buf script = {0};
 	const struct env *env = call->proxy->env;
@@ -84,7 +84,7 @@ static bool write_state(struct call *call, struct buf *body)
 	struct request_state state = {
 		.kind = rerun_allowed(call) ? REQUEST_STATE_RERUN : REQUEST_STATE_PARKED,
 		.issued_ms = wall_ms,
-		.expires_ms = wall_ms + call->rule->park_ms,
+		.expires_ms = wall_ms + park_ms,
 		.round = call->round,
 	};
 	memcpy(state.instance, call->proxy->instance, sizeof(state.instance));
@@ -121,6 +121,14 @@ static bool reserve_place(struct call *call, struct error *error)
 	return call->counted_parked;
 }
 
+/* The policy's time, or what the server is known to wait for its own requests, and a little less: then it still gets an
+ * answer, and the call ends by itself. */
+static int64_t park_time(const struct call *call)
+{
+	int64_t patience_ms = call->proxy->patience_ms * 9 / 10;
+	return patience_ms && patience_ms < call->rule->park_ms ? patience_ms : call->rule->park_ms;
+}
+
 void call_park(struct call *call)
 {
 	struct buf body = {0};
@@ -136,9 +144,11 @@ void call_park(struct call *call)
 		return;
 	}
 	call->round++;
-	call->expires_ms = proxy_now(call->proxy) + call->rule->park_ms;
+	int64_t park_ms = park_time(call);
+	call->expires_ms = proxy_now(call->proxy) + park_ms;
+	call->keep_ms = park_ms < call->rule->park_ms ? proxy_now(call->proxy) + call->rule->park_ms : 0;
 	write_round(call, &body);
-	if (!write_state(call, &body)) {
+	if (!write_state(call, park_ms, &body)) {
 		buf_free(&body);
 		call_fail(call, CALL_END_REFUSED, "state_too_large", RPC_INTERNAL_ERROR,
 			"The answers so far do not fit into a request state (limits.state)", NULL);
@@ -161,8 +171,7 @@ void call_park(struct call *call)
 	call->delivered = false;
 	struct session *session = call->session;
 	call_set_state(call, CALL_PARKED);
-	call_log(call, LOG_INFO, "call-parked", "round %u, for %lld s", call->round,
-		(long long)(call->rule->park_ms / 1000));
+	call_log(call, LOG_INFO, "call-parked", "round %u, for %lld s", call->round, (long long)(park_ms / 1000));
 	session_touch_keepalive(session);
 	call_deliver(call, 200);
 	server_requests_reconsider(session);

@@ -69,8 +69,8 @@ static void repeat(struct exchange *exchange, struct call *call)
 	if (call->outcome.len &&
 		(call->state == CALL_PARKED || call->state == CALL_FINISHED || call->state == CALL_ENDING)) {
 		call_log(call, LOG_INFO, "outcome-repeated", "the same retry came again");
-		exchange_respond(
-			exchange, result_http_status(call->method, call->policy, buf_span(&call->outcome)), buf_span(&call->outcome));
+		exchange_respond(exchange, result_http_status(call->method, call->policy, buf_span(&call->outcome)),
+			buf_span(&call->outcome));
 	} else if (call->state == CALL_ENDING) {
 		refuse(exchange, "used", "The request state was used and its request cancelled", "cancelled call");
 	} else {
@@ -240,6 +240,12 @@ void call_resume(struct call *call)
 		call_set_state(call, CALL_GATHERING);
 }
 
+/* An impatient server has ended the call by itself; its answer is worth more than a refusal. */
+static bool has_kept_answer(const struct call *call)
+{
+	return call && call->state == CALL_FINISHED && call->keep_ms > proxy_now(call->proxy);
+}
+
 /* A verified state, of this principal and this request. */
 static void go_on(struct exchange *exchange, const struct request *request, const struct request_state *state, bool own,
 	const uint8_t answers[DIGEST_BYTES], struct span script)
@@ -251,7 +257,7 @@ static void go_on(struct exchange *exchange, const struct request *request, cons
 	bool always = may_rerun && !call && (!own || rerun_is_untracked(proxy, request));
 	if (is_repeated(call, state, answers) && !(call->lost && may_rerun && !call->delivered)) {
 		repeat(exchange, call);
-	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state->expires_ms) {
+	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state->expires_ms && !has_kept_answer(call)) {
 		refuse(exchange, "expired", "The request state has expired", "too late");
 	} else if (always) {
 		rerun_start(exchange, request, script, state->round);

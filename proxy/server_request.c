@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { MIN_PATIENCE_MS = 1000 };
+
 static void server_request_free(struct grave *grave)
 {
 	struct server_request *request = container_of(grave, struct server_request, grave);
@@ -34,6 +36,7 @@ static struct server_request *server_request_new(
 	if (json_get(message->params, &message->index, "_meta", &meta))
 		json_get(meta, NULL, "progressToken", &token);
 	request->session = session;
+	request->received_ms = proxy_now(session->proxy);
 	request->need = *need;
 	request->stream = stream;
 	request->state = SERVER_REQUEST_HELD;
@@ -223,11 +226,29 @@ void server_request_receive(struct session *session, const struct message *messa
 	dispatch(request);
 }
 
+void server_request_learn_patience(const struct server_request *request)
+{
+	struct session *session = request->session;
+	struct proxy *proxy = session->proxy;
+	int64_t age_ms = proxy_now(proxy) - request->received_ms;
+	/* What is given up at once is withdrawn for another reason. */
+	if (age_ms < MIN_PATIENCE_MS || (proxy->patience_ms && proxy->patience_ms <= age_ms))
+		return;
+	proxy->patience_ms = age_ms;
+	session_log(session, LOG_WARNING, "server-impatient",
+		"the server waits only %lld.%lld s for an answer: people may need longer. Raise its own limit for "
+		"requests to "
+		"the client (TypeScript and Kotlin SDK: timeout, 60 s; Java SDK: requestTimeout, 10 s; Spring AI: "
+		"spring.ai.mcp.server.request-timeout, 20 s), or let lost calls run again (rerun: if-lost)",
+		(long long)(age_ms / 1000), (long long)(age_ms % 1000 / 100));
+}
+
 void server_request_withdraw(struct session *session, struct span id)
 {
 	struct server_request *request = find(session, id);
 	if (!request)
 		return;
+	server_request_learn_patience(request);
 	struct call *call = request->state == SERVER_REQUEST_ASSIGNED ? request->call : NULL;
 	if (request->state == SERVER_REQUEST_ORPHAN)
 		session->roots_given_up = true;
@@ -270,6 +291,9 @@ void server_requests_drop(struct session *session)
 	while ((request = TAILQ_FIRST(&session->server_requests))) {
 		if (request->state == SERVER_REQUEST_ASSIGNED)
 			call_on_withdrawn(request->call, request);
-		server_request_end(request);
+		if (session->upstream)
+			server_request_fail_closed(request, "the session ends");
+		else
+			server_request_end(request);
 	}
 }

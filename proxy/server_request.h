@@ -26,8 +26,9 @@ struct server_request {
 	char *id;	      /* as spelled */
 	char *params;	      /* JSON text, or NULL */
 	char *progress_token; /* as spelled, or NULL */
-	uint64_t stream;      /* the request on whose stream it came, 0: no evidence */
-	unsigned progress;    /* notifications sent to keep its timer alive */
+	int64_t received_ms;
+	uint64_t stream;   /* the request on whose stream it came, 0: no evidence */
+	unsigned progress; /* notifications sent to keep its timer alive */
 	struct timer hold;
 };
 
@@ -39,13 +40,15 @@ void server_request_answer(struct server_request *request, struct span body);
 void server_request_orphan(struct server_request *request);
 /* Ends the request as one that nobody answered (invariant 7). */
 void server_request_fail_closed(struct server_request *request, const char *reason);
+/* The server gave up waiting: how long that took bounds how long later calls are parked. */
+void server_request_learn_patience(const struct server_request *request);
 /* The server took the request with this id back. */
 void server_request_withdraw(struct session *session, struct span id);
 /* A call of the session has ended or stopped running: requests in doubt may now be certain. */
 void server_requests_reconsider(struct session *session);
 /* Answers every roots/list that belongs to no call. */
 void server_requests_answer_roots(struct session *session, struct span body);
-/* Ends all requests of a session that is gone, without answers. */
+/* Ends all requests of a session: failing closed while the server can be reached, without answers when it is gone. */
 void server_requests_drop(struct session *session);
 
 #endif

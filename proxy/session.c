@@ -101,6 +101,7 @@ static void bury(struct session *session)
 void session_close(struct session *session, const char *reason)
 {
 	session_log(session, LOG_INFO, "session-closed", "%s", reason);
+	server_requests_drop(session);
 	struct upstream *upstream = session->upstream;
 	session->upstream = NULL;
 	bury(session);
@@ -133,6 +134,7 @@ void session_on_lost(struct session *session, int http_status, const char *why)
 void session_fail(struct session *session, int http_status, const char *why)
 {
 	struct upstream *upstream = session->upstream;
+	server_requests_drop(session);
 	session_on_lost(session, http_status, why);
 	if (upstream)
 		session->proxy->upstream->close(upstream);
