@@ -268,17 +268,30 @@ static void go_on(struct exchange *exchange, const struct request *request, cons
 	} else if (call->state == CALL_FINISHED && call->lost && may_rerun) {
 		call_set_state(call, CALL_DEAD);
 		rerun_start(exchange, request, script, state->round);
-	} else if (call->state == CALL_FINISHED) {
+	} else if (call->state == CALL_FINISHED || (call->state == CALL_ENDING && call->outcome.len)) {
 		call->used_round = state->round;
 		memcpy(call->used_answers, answers, DIGEST_BYTES);
 		call->delivered = true;
-		call_set_state(call, CALL_FINISHED);
+		if (call->state == CALL_FINISHED)
+			call_set_state(call, CALL_FINISHED); /* its time for redelivery begins now */
 		repeat(exchange, call);
 	} else if (call->state == CALL_PARKED) {
 		resume_parked(exchange, call, request, state->round, answers);
 	} else {
 		refuse(exchange, "used", "The request state was used before", "the call is not parked");
 	}
+}
+
+/* What makes a retry the same retry: its answers, and what its client declares, since a round depends on that. */
+static int digest_answers(const struct request *request, uint8_t digest[DIGEST_BYTES])
+{
+	struct span answers = request->input_responses.ptr ? request->input_responses : SPAN("null");
+	uint8_t parts[2][DIGEST_BYTES];
+	if (digest_json(parts[0], "answers", answers, NULL) ||
+		digest_json(parts[1], "capabilities", request->capabilities, NULL))
+		return ERROR_MEMORY;
+	crypto_generichash(digest, DIGEST_BYTES, parts[0], sizeof(parts), NULL, 0);
+	return 0;
 }
 
 void call_retry(struct exchange *exchange, const struct request *request)
@@ -294,8 +307,7 @@ void call_retry(struct exchange *exchange, const struct request *request)
 	} else if (status || !buf_ok(&script) ||
 		   digest_json(digest, request->method->name, request->params,
 			   (const char *const[]){"_meta", "inputResponses", "requestState", NULL}) ||
-		   digest_json(answers, "answers",
-			   request->input_responses.ptr ? request->input_responses : SPAN("null"), NULL)) {
+		   digest_answers(request, answers)) {
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 	} else {
 		bool own = sodium_memcmp(state.instance, proxy->instance, INSTANCE_BYTES) == 0;
