@@ -86,8 +86,8 @@ struct policy_deadlines {
 	int64_t exit_ms;	     /* exit: each step of ending a child: stdin closed, SIGTERM, SIGKILL */
 	int64_t shutdown_ms;	     /* shutdown: running calls after SIGTERM */
 	int64_t restart_ms;	     /* restart: longest back-off between failed starts */
-	int64_t url_wait_ms;         /* url_wait: for a server to say that a URL elicitation is complete, before its call runs again */
-	int64_t connect_ms;	     /* connect: reaching an HTTP upstream */
+	int64_t url_wait_ms; /* url_wait: for a server to say that a URL elicitation is complete, before its call runs again */
+	int64_t connect_ms; /* connect: reaching an HTTP upstream */
 };
 
 struct policy_upstream {
