@@ -2,11 +2,12 @@
 
 #include "proxy/task.h"
 
-/* Whether the call may be the one that asks. A call that cannot ask is still a suspect for what its client never
- * declared: a server that asks regardless must end its call. */
+/* Whether the call may be the one that asks. The server knows what the session declared, not what the client's newest retry
+ * declares. A call that never asks is still a suspect for what was not declared: a server that asks regardless must end
+ * its call. */
 static bool is_suspect(const struct call *call, bool declared)
 {
-	return call->sent && call->method->may_ask && (call_may_ask(call) || !declared);
+	return call->sent && call->method->may_ask && (!call->rule->asks_never || !declared);
 }
 
 static unsigned count_suspects(const struct call_list *list, bool declared, struct call **last)
@@ -15,6 +16,23 @@ static unsigned count_suspects(const struct call_list *list, bool declared, stru
 	struct call *call;
 	TAILQ_FOREACH (call, list, link) {
 		if (!is_suspect(call, declared))
+			continue;
+		count++;
+		*last = call;
+	}
+	return count;
+}
+
+/* Calls that wait for their client and may have asked all the same: those that ran when the request came, and those whose
+ * server took all its questions back and works at them again. */
+static unsigned count_waiting_suspects(
+	const struct server_request *request, const struct call_list *list, bool declared, struct call **last)
+{
+	unsigned count = 0;
+	struct call *call;
+	TAILQ_FOREACH (call, list, link) {
+		bool ran = request->number <= call->parked_after;
+		if (!is_suspect(call, declared) || !(ran || TAILQ_EMPTY(&call->inputs)))
 			continue;
 		count++;
 		*last = call;
@@ -49,14 +67,16 @@ enum attribution attribute(const struct server_request *request, struct call **c
 	if (request->stream)
 		return attribute_by_stream(request, call);
 
+	/* What a call that nobody waits for may have asked stays in doubt, whatever else ends. */
+	if (count_suspects(&session->ending, declared, &ending))
+		return ATTRIBUTION_HOPELESS;
 	unsigned running = count_suspects(&session->running, declared, call);
-	unsigned over = count_suspects(&session->ending, declared, &ending);
-	if (running + over > 1)
-		return running ? ATTRIBUTION_UNSURE : ATTRIBUTION_HOPELESS;
+	running += count_waiting_suspects(request, &session->parked, declared, call);
+	running += count_waiting_suspects(request, &session->resuming, declared, call);
+	if (running > 1)
+		return ATTRIBUTION_UNSURE;
 	if (running == 1)
 		return ATTRIBUTED;
-	if (over == 1)
-		return ATTRIBUTION_HOPELESS;
 
 	/* Nothing runs: a parked call may ask something more, if there is only one. */
 	unsigned parked =

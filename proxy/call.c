@@ -147,8 +147,9 @@ static void start_named(struct exchange *exchange, const struct request *request
 		return;
 	}
 	/* Only what may come back under a request state has to be known again. */
-	if (call_may_ask(call) && digest_json(call->digest, request->method->name, request->params,
-					  (const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
+	if (call->method->may_ask && capabilities_can_ask(&call->caps) &&
+		digest_json(call->digest, request->method->name, request->params,
+			(const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
 		call_free(&call->grave);
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
@@ -343,6 +344,7 @@ static void call_let_end(struct call *call, enum call_end how, const char *reaso
 	call->cancel_sent = !wait_first;
 	struct session *session = call->session;
 	call_set_state(call, CALL_ENDING);
+	server_requests_reconsider(session);
 	session_pump(session);
 }
 

@@ -96,10 +96,11 @@ struct call {
 
 	bool ticketed; /* a request state names it: it is in proxy->tickets */
 	bool counted_parked;
-	uint32_t round;	     /* of the newest request state; 0: none yet */
-	int64_t expires_ms;  /* of the newest request state, monotonic clock */
-	int64_t keep_ms;     /* until when the answer of an abandoned call is kept, where the server is impatient */
-	uint32_t used_round; /* the newest round that a retry used up */
+	uint64_t parked_after; /* the session's newest server request when it parked last */
+	uint32_t round;	       /* of the newest request state; 0: none yet */
+	int64_t expires_ms;    /* of the newest request state, monotonic clock */
+	int64_t keep_ms;       /* until when the answer of an abandoned call is kept, where the server is impatient */
+	uint32_t used_round;   /* the newest round that a retry used up */
 	uint8_t used_answers[DIGEST_BYTES];
 	unsigned questions; /* ever asked; names inputs */
 	struct input_list inputs;

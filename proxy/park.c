@@ -170,6 +170,7 @@ void call_park(struct call *call)
 	call->outcome = body;
 	call->delivered = false;
 	struct session *session = call->session;
+	call->parked_after = session->server_requests_ever;
 	call_set_state(call, CALL_PARKED);
 	call_log(call, LOG_INFO, "call-parked", "round %u, for %lld s", call->round, (long long)(park_ms / 1000));
 	session_touch_keepalive(session);

@@ -52,7 +52,9 @@ void call_require_urls(struct call *call, struct span error)
 			"The server requires URL elicitations, but does not say which", NULL);
 	} else {
 		call->reissue = true;
-		call_park(call);
+		/* A client that is away holds the state of the round before: its retry makes the new round. */
+		if (!TAILQ_EMPTY(&call->waiters))
+			call_park(call);
 	}
 }
 

@@ -36,6 +36,7 @@ static struct server_request *server_request_new(
 	if (json_get(message->params, &message->index, "_meta", &meta))
 		json_get(meta, NULL, "progressToken", &token);
 	request->session = session;
+	request->number = ++session->server_requests_ever;
 	request->received_ms = proxy_now(session->proxy);
 	request->need = *need;
 	request->stream = stream;
@@ -231,8 +232,10 @@ void server_request_learn_patience(const struct server_request *request)
 	struct session *session = request->session;
 	struct proxy *proxy = session->proxy;
 	int64_t age_ms = proxy_now(proxy) - request->received_ms;
-	/* What is given up at once is withdrawn for another reason. */
-	if (age_ms < MIN_PATIENCE_MS || (proxy->patience_ms && proxy->patience_ms <= age_ms))
+	/* What is given up at once is withdrawn for another reason. Roots are often asked beside a call that then ends by
+	 * itself. */
+	if (request->need.kind == POLICY_ROOTS || age_ms < MIN_PATIENCE_MS ||
+		(proxy->patience_ms && proxy->patience_ms <= age_ms))
 		return;
 	proxy->patience_ms = age_ms;
 	session_log(session, LOG_WARNING, "server-impatient",

@@ -20,6 +20,7 @@ struct server_request {
 	struct grave grave;
 	TAILQ_ENTRY(server_request) link;
 	struct session *session;
+	uint64_t number; /* in the order of the session's requests, from 1 */
 	enum server_request_state state;
 	struct call *call; /* SERVER_REQUEST_ASSIGNED */
 	struct capability_need need;

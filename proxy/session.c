@@ -292,7 +292,8 @@ static void make_ask_again(struct session *session)
 static bool start_asking_call(struct session *session, struct call *call)
 {
 	bool tells_roots = call->caps.roots && call->rule->action[POLICY_ROOTS] == POLICY_FORWARD;
-	if (tells_roots && session->roots_given_up && !session->orphan_roots)
+	/* In the plain shape no change was promised. */
+	if (tells_roots && session->roots_given_up && !session->orphan_roots && !session->plain)
 		make_ask_again(session);
 	if (proxy_now(session->proxy) < session->settled_ms) {
 		wake_at(session, session->settled_ms);

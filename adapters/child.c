@@ -1,0 +1,580 @@
+#include "adapters/child.h"
+
+#include "adapters/line_reader.h"
+#include "adapters/loop.h"
+#include "adapters/outbox.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	READ_BYTES = PROCESS_PIPE_BYTES,
+	LINES_A_TURN = 64, /* of one child, before others have their turn */
+	DRAIN_READS = 8,   /* after the exit; more than a pipe holds */
+	STDERR_READ_BYTES = 16384,
+	STDERR_LINE_BYTES = 2048, /* more of one line is not logged */
+	STDERR_LINES_A_SECOND = 50,
+	NOISE_LINES_A_SECOND = 5,
+	LAST_WORDS = 3, /* stderr lines that the loss of the session quotes */
+	LAST_WORDS_BYTES = 110,
+	BROKEN_WAIT_MS = 250, /* between the end of a pipe and the exit that mostly follows */
+	FIRST_BACK_OFF_MS = 100,
+};
+
+/* Where a child is on its way out. */
+enum child_phase {
+	CHILD_RUNNING,	  /* stdin is open */
+	CHILD_CLOSING,	  /* stdin is closed or about to be; SIGTERM is next */
+	CHILD_TERMINATED, /* SIGTERM was sent; SIGKILL is next */
+	CHILD_KILLED,	  /* SIGKILL was sent; only reaping is left */
+};
+
+struct upstream {
+	struct child_upstream *owner;
+	struct session *session; /* NULL when the core has closed it or was told that it is lost */
+	char name[24];		 /* the session's, for the log */
+	struct process process;
+	enum child_phase phase;
+	bool established;
+	const char *broken; /* which pipe the child closed while it ran */
+	struct line_reader lines, stderr_lines;
+	struct outbox outbox;
+	struct event on_output, on_stderr, on_input, on_more, on_timer;
+	struct log_rate stderr_rate, noise_rate;
+	char last_words[LAST_WORDS][LAST_WORDS_BYTES + 1]; /* a ring */
+	unsigned word_count;
+	LIST_ENTRY(upstream) link;
+};
+
+struct child_upstream {
+	struct loop *loop;
+	const struct env *env;
+	struct policy *policy;
+	char *const *argv;
+	LIST_HEAD(, upstream) children;
+	unsigned failures; /* starts in a row that did not get through the handshake */
+	int64_t next_start_ms;
+	char last_failure[512];
+};
+
+static void child_log(const struct upstream *child, enum log_level level, const char *event, const char *format, ...)
+	PRINTF_LIKE(4, 5);
+
+static void child_log(const struct upstream *child, enum log_level level, const char *event, const char *format, ...)
+{
+	const struct env *env = child->owner->env;
+	char text[STDERR_LINE_BYTES + 100];
+	if (level > env->log_level)
+		return;
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	env->log(env->ctx, &(struct log_line){.level = level, .event = event, .session = child->name, .text = text});
+}
+
+static int64_t child_now(const struct upstream *child)
+{
+	return child->owner->env->now_ms(child->owner->env->ctx);
+}
+
+static void set_timer(struct upstream *child, int64_t wait_ms)
+{
+	struct timeval wait = {.tv_sec = (time_t)(wait_ms / 1000), .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
+	if (event_add(&child->on_timer, &wait) == 0)
+		return;
+	/* Without a timer nobody would end it later. */
+	process_signal_group(&child->process, SIGKILL);
+	child->phase = CHILD_KILLED;
+}
+
+/* The end of a session. */
+
+static void close_input(struct upstream *child)
+{
+	event_del(&child->on_input);
+	process_close(&child->process.in);
+	outbox_free(&child->outbox);
+}
+
+static void close_output(struct upstream *child)
+{
+	event_del(&child->on_output);
+	event_del(&child->on_more);
+	process_close(&child->process.out);
+}
+
+static void begin_end(struct upstream *child)
+{
+	if (child->phase != CHILD_RUNNING || child->process.exited)
+		return;
+	child->phase = CHILD_CLOSING;
+	if (outbox_bytes(&child->outbox) == 0)
+		close_input(child);
+	set_timer(child, child->owner->policy->deadlines.exit_ms);
+}
+
+static void note_failed_start(struct child_upstream *children, const char *why)
+{
+	int64_t wait_ms = FIRST_BACK_OFF_MS;
+	for (unsigned i = 0; i < children->failures && wait_ms < children->policy->deadlines.restart_ms; i++)
+		wait_ms *= 2;
+	if (wait_ms > children->policy->deadlines.restart_ms)
+		wait_ms = children->policy->deadlines.restart_ms;
+	children->failures++;
+	children->next_start_ms = children->env->now_ms(children->env->ctx) + wait_ms;
+	snprintf(children->last_failure, sizeof(children->last_failure), "%s", why);
+}
+
+/* Tells the core that the session is lost, once, and ends the process if it still runs. */
+static void lose(struct upstream *child, const char *why)
+{
+	struct session *session = child->session;
+	if (!session)
+		return;
+	child->session = NULL;
+	if (!child->established)
+		note_failed_start(child->owner, why);
+	begin_end(child);
+	session_on_lost(session, 0, why);
+}
+
+static void on_timer(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+	struct upstream *child = arg;
+	char why[100];
+	switch (child->phase) {
+	case CHILD_RUNNING:
+		snprintf(why, sizeof(why), "the server closed its %s and did not exit", child->broken);
+		lose(child, why);
+		break;
+	case CHILD_CLOSING:
+		close_input(child);
+		child_log(child, LOG_DEBUG, "child-terminate", "still there after the end of its input: SIGTERM");
+		process_signal_group(&child->process, SIGTERM);
+		child->phase = CHILD_TERMINATED;
+		set_timer(child, child->owner->policy->deadlines.exit_ms);
+		break;
+	case CHILD_TERMINATED:
+		child_log(child, LOG_WARNING, "child-kill", "the server does not end on SIGTERM: SIGKILL");
+		process_signal_group(&child->process, SIGKILL);
+		child->phase = CHILD_KILLED;
+		break;
+	case CHILD_KILLED:
+		break;
+	}
+}
+
+/* A pipe of the running child has ended. The exit follows mostly, and has more to say. */
+static void note_broken(struct upstream *child, const char *which)
+{
+	if (child->broken || child->phase != CHILD_RUNNING)
+		return;
+	child->broken = which;
+	set_timer(child, BROKEN_WAIT_MS);
+}
+
+/* What the child writes to stderr. */
+
+static void on_stderr_line(struct upstream *child, struct span line)
+{
+	unsigned left_out;
+	while (line.len && (line.ptr[line.len - 1] == ' ' || line.ptr[line.len - 1] == '\r'))
+		line.len--;
+	if (line.len == 0)
+		return;
+	char *word = child->last_words[child->word_count++ % LAST_WORDS];
+	snprintf(word, LAST_WORDS_BYTES + 1, "%.*s", (int)(line.len < LAST_WORDS_BYTES ? line.len : LAST_WORDS_BYTES),
+		line.ptr);
+	if (!log_rate_allows(&child->stderr_rate, STDERR_LINES_A_SECOND, child_now(child), &left_out))
+		return;
+	if (left_out)
+		child_log(child, LOG_INFO, "server-stderr", "(%u lines were left out)", left_out);
+	child_log(child, LOG_INFO, "server-stderr", "%.*s", (int)line.len, line.ptr);
+}
+
+/* Reads once. false when there is nothing more for now or ever. */
+static bool read_stderr(struct upstream *child)
+{
+	size_t room = STDERR_READ_BYTES;
+	struct span line;
+	char *space = line_reader_space(&child->stderr_lines, &room);
+	ssize_t len = space ? read(child->process.err, space, room) : -1;
+	if (len > 0) {
+		line_reader_add(&child->stderr_lines, (size_t)len);
+		while (line_reader_next(&child->stderr_lines, &line) != LINE_NONE)
+			on_stderr_line(child, line);
+		line_reader_trim(&child->stderr_lines);
+		return true;
+	}
+	if (len < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	on_stderr_line(child, line_reader_rest(&child->stderr_lines));
+	event_del(&child->on_stderr);
+	process_close(&child->process.err);
+	return false;
+}
+
+static void on_stderr(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+	(void)read_stderr(arg);
+}
+
+/* What the child writes to stdout. */
+
+static bool looks_like_json(struct span line)
+{
+	return line.len && (*line.ptr == '{' || *line.ptr == '[');
+}
+
+static void on_noise(struct upstream *child, struct span line)
+{
+	unsigned left_out;
+	if (!log_rate_allows(&child->noise_rate, NOISE_LINES_A_SECOND, child_now(child), &left_out))
+		return;
+	if (left_out)
+		child_log(child, LOG_WARNING, "server-noise", "(%u lines were left out)", left_out);
+	child_log(child, LOG_WARNING, "server-noise", "no message on the server's standard output: %.*s",
+		(int)(line.len < 200 ? line.len : 200), line.ptr);
+}
+
+static void on_line(struct upstream *child, enum line kind, struct span line)
+{
+	while (line.len && (*line.ptr == ' ' || *line.ptr == '\t' || *line.ptr == '\r')) {
+		line.ptr++;
+		line.len--;
+	}
+	if (line.len == 0)
+		return;
+	if (!looks_like_json(line)) {
+		on_noise(child, line);
+	} else if (kind == LINE_TOO_LONG) {
+		char why[120];
+		snprintf(why, sizeof(why), "the server sent a message longer than the limit of %zu bytes",
+			child->lines.limit_bytes);
+		lose(child, why);
+	} else {
+		session_on_message(child->session, line, 0);
+	}
+}
+
+/* Hands out up to `max` lines. Whether it stopped before the last one. */
+static bool hand_out(struct upstream *child, unsigned max)
+{
+	struct span line;
+	enum line kind;
+	for (unsigned i = 0; i < max; i++) {
+		if (!child->session || (kind = line_reader_next(&child->lines, &line)) == LINE_NONE)
+			return false;
+		on_line(child, kind, line);
+	}
+	return true;
+}
+
+/* Reads once. false when there is nothing more for now or ever. */
+static bool read_output(struct upstream *child)
+{
+	size_t room = READ_BYTES;
+	char *space = line_reader_space(&child->lines, &room);
+	ssize_t len = space ? read(child->process.out, space, room) : -1;
+	if (len > 0) {
+		line_reader_add(&child->lines, (size_t)len);
+		return true;
+	}
+	if (len < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (!space)
+		child_log(child, LOG_ERROR, "no-memory", "the server's output cannot be read");
+	else if (line_reader_rest(&child->lines).len)
+		child_log(child, LOG_WARNING, "line-truncated", "the server's output ended in the middle of a line");
+	close_output(child);
+	note_broken(child, "standard output");
+	return false;
+}
+
+/* A child that is ending may still have to get rid of its output. */
+static void discard_output(struct upstream *child)
+{
+	char bytes[65536];
+	ssize_t len = read(child->process.out, bytes, sizeof(bytes));
+	line_reader_free(&child->lines);
+	if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR))
+		close_output(child);
+}
+
+/* Hands out a turn's share of lines. More lines wait for the next turn, and reading waits for them. */
+static void work_off(struct upstream *child)
+{
+	static const struct timeval at_once = {0};
+	if (hand_out(child, LINES_A_TURN)) {
+		event_del(&child->on_output);
+		if (event_add(&child->on_more, &at_once))
+			lose(child, "the event loop takes no more events");
+		return;
+	}
+	if (child->process.out >= 0 && event_add(&child->on_output, NULL))
+		lose(child, "the event loop takes no more events");
+	line_reader_trim(&child->lines);
+}
+
+static void on_output(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+	struct upstream *child = arg;
+	if (!child->session)
+		discard_output(child);
+	else if (read_output(child))
+		work_off(child);
+}
+
+static void on_more(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+	work_off(arg);
+}
+
+/* What the core sends. */
+
+static void flush(struct upstream *child)
+{
+	if (outbox_write(&child->outbox, child->process.in)) {
+		close_input(child);
+		note_broken(child, "standard input");
+	} else if (outbox_bytes(&child->outbox) == 0) {
+		event_del(&child->on_input);
+		if (child->phase != CHILD_RUNNING)
+			close_input(child);
+	} else if (event_add(&child->on_input, NULL)) {
+		close_input(child);
+		note_broken(child, "standard input");
+	}
+}
+
+static void on_input(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+	flush(arg);
+}
+
+static bool is_over_limit(const struct upstream *child, enum upstream_kind kind, size_t len)
+{
+	size_t limit = child->owner->policy->limits.upstream_queue_bytes;
+	size_t queued = outbox_bytes(&child->outbox);
+	if (kind == UPSTREAM_RESPONSE)
+		limit *= 2;
+	return queued && queued + len > limit;
+}
+
+static int child_send(struct upstream *child, enum upstream_kind kind, uint64_t request_id UNUSED, struct buf *message)
+{
+	if (child->process.exited || child->phase != CHILD_RUNNING) {
+		buf_free(message);
+		return ERROR_LOST;
+	}
+	if (child->process.in < 0) {
+		buf_free(message); /* the loss is on its way */
+		return 0;
+	}
+	if (is_over_limit(child, kind, message->len)) {
+		buf_free(message);
+		return ERROR_LIMIT;
+	}
+	bool was_empty = outbox_bytes(&child->outbox) == 0;
+	line_from_json(message);
+	if (!outbox_add(&child->outbox, message))
+		return ERROR_MEMORY;
+	if (was_empty)
+		flush(child);
+	return 0;
+}
+
+static void child_establish(struct upstream *child, const char *version UNUSED)
+{
+	child->established = true;
+	child->owner->failures = 0;
+	/* Everything comes on the one pipe, which is there. */
+	session_on_established(child->session);
+}
+
+static void child_forget(struct upstream *child UNUSED, uint64_t request_id UNUSED)
+{
+}
+
+static void child_close(struct upstream *child)
+{
+	child->session = NULL;
+	begin_end(child);
+}
+
+/* The exit. */
+
+static void child_free(struct upstream *child)
+{
+	close_input(child);
+	close_output(child);
+	event_del(&child->on_stderr);
+	event_del(&child->on_timer);
+	process_close(&child->process.err);
+	line_reader_free(&child->lines);
+	line_reader_free(&child->stderr_lines);
+	LIST_REMOVE(child, link);
+	free(child);
+}
+
+static void drain(struct upstream *child)
+{
+	for (int i = 0; i < DRAIN_READS && child->process.err >= 0 && read_stderr(child); i++)
+		;
+	(void)hand_out(child, UINT_MAX);
+	for (int i = 0; i < DRAIN_READS && child->session && child->process.out >= 0 && read_output(child); i++)
+		(void)hand_out(child, UINT_MAX);
+}
+
+/* "the server exited with status 1 before the handshake was over; it said: a | b" */
+static void describe_loss(const struct upstream *child, struct buf *out)
+{
+	char status[64];
+	unsigned count = child->word_count < LAST_WORDS ? child->word_count : LAST_WORDS;
+	process_describe_status(child->process.status, status, sizeof(status));
+	buf_printf(out, "the server %s%s", status, child->established ? "" : " before the handshake was over");
+	for (unsigned i = child->word_count - count; i < child->word_count; i++) {
+		buf_add_text(out, i == child->word_count - count ? "; it said: " : " | ");
+		buf_add_text(out, child->last_words[i % LAST_WORDS]);
+	}
+	buf_add(out, "", 1);
+}
+
+static void on_exit_status(struct process *process)
+{
+	struct upstream *child = container_of(process, struct upstream, process);
+	struct buf why = {0};
+	char status[64];
+	drain(child);
+	process_describe_status(process->status, status, sizeof(status));
+	child_log(child, LOG_INFO, "child-exited", "process %d %s", (int)process->pid, status);
+	if (child->session) {
+		describe_loss(child, &why);
+		lose(child, buf_ok(&why) ? why.data : "the server exited");
+		buf_free(&why);
+	}
+	child_free(child);
+}
+
+/* The start. */
+
+static bool may_start(const struct child_upstream *children, struct error *error)
+{
+	int64_t wait_ms = children->next_start_ms - children->env->now_ms(children->env->ctx);
+	if (children->failures == 0 || wait_ms <= 0)
+		return true;
+	error_set(error, ERROR_LOST, "The server keeps failing to start; next try in %.1f s: %s",
+		(double)wait_ms / 1000, children->last_failure);
+	return false;
+}
+
+static bool watch(struct upstream *child)
+{
+	struct event_base *base = loop_base(child->owner->loop);
+	event_assign(&child->on_output, base, child->process.out, EV_READ | EV_PERSIST, on_output, child);
+	event_assign(&child->on_stderr, base, child->process.err, EV_READ | EV_PERSIST, on_stderr, child);
+	event_assign(&child->on_input, base, child->process.in, EV_WRITE | EV_PERSIST, on_input, child);
+	evtimer_assign(&child->on_more, base, on_more, child);
+	evtimer_assign(&child->on_timer, base, on_timer, child);
+	return event_add(&child->on_output, NULL) == 0 && event_add(&child->on_stderr, NULL) == 0;
+}
+
+static struct upstream *child_open(void *ctx, struct session *session, struct error *error)
+{
+	struct child_upstream *children = ctx;
+	struct error reason;
+	if (!may_start(children, error))
+		return NULL;
+	struct upstream *child = calloc(1, sizeof(*child));
+	if (!child) {
+		error_set(error, ERROR_MEMORY, "Out of memory");
+		return NULL;
+	}
+	child->owner = children;
+	child->session = session;
+	child->lines.limit_bytes = children->policy->limits.message_bytes;
+	child->stderr_lines.limit_bytes = STDERR_LINE_BYTES;
+	child->process.on_exit = on_exit_status;
+	snprintf(child->name, sizeof(child->name), "%s", session_name(session));
+	if (process_spawn(&child->process, loop_processes(children->loop), children->argv,
+		    loop_child_descriptors(children->loop), &reason)) {
+		error_set(error, reason.code, "The server did not start: %s", reason.text);
+		free(child);
+		return NULL;
+	}
+	LIST_INSERT_HEAD(&children->children, child, link);
+	if (!watch(child)) {
+		error_set(error, ERROR_SYSTEM, "The server was started but cannot be watched");
+		child->session = NULL;
+		child->phase = CHILD_KILLED;
+		process_signal_group(&child->process, SIGKILL);
+		return NULL;
+	}
+	child_log(child, LOG_INFO, "child-started", "%s is process %d", children->argv[0], (int)child->process.pid);
+	return child;
+}
+
+const struct upstream_ops child_upstream_ops = {
+	.open = child_open,
+	.send = child_send,
+	.establish = child_establish,
+	.forget = child_forget,
+	.close = child_close,
+	.has_streams = false,
+};
+
+/* All children. */
+
+struct child_upstream *child_upstream_new(struct loop *loop, struct policy *policy, char *const *argv)
+{
+	struct child_upstream *children = calloc(1, sizeof(*children));
+	if (!children)
+		return NULL;
+	children->loop = loop;
+	children->env = loop_env(loop);
+	children->policy = policy_ref(policy);
+	children->argv = argv;
+	LIST_INIT(&children->children);
+	return children;
+}
+
+void child_upstream_set_policy(struct child_upstream *children, struct policy *policy)
+{
+	policy_ref(policy);
+	policy_unref(children->policy);
+	children->policy = policy;
+}
+
+bool child_upstream_is_idle(const struct child_upstream *children)
+{
+	return LIST_EMPTY(&children->children);
+}
+
+void child_upstream_kill_all(struct child_upstream *children)
+{
+	struct upstream *child;
+	LIST_FOREACH (child, &children->children, link)
+		process_signal_group(&child->process, SIGKILL);
+}
+
+void child_upstream_free(struct child_upstream *children)
+{
+	struct upstream *child;
+	if (!children)
+		return;
+	child_upstream_kill_all(children);
+	while ((child = LIST_FIRST(&children->children))) {
+		LIST_REMOVE(&child->process, link);
+		child_free(child);
+	}
+	policy_unref(children->policy);
+	free(children);
+}

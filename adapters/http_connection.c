@@ -1,0 +1,525 @@
+#include "adapters/http_connection.h"
+
+#include "adapters/http_check.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	READ_BYTES = 65536,
+	MAX_UNREAD_BYTES = 1 << 20, /* of responses, before the next request is looked at */
+	BODY_ALLOWANCE_MS = 5000,   /* before the minimum rate counts */
+	BODY_CHECK_MS = 1000,
+	CLOSING_MS = 5000, /* for a client to take the last response */
+};
+
+static void process(struct connection *connection);
+static void on_timer(evutil_socket_t fd, short what, void *arg);
+
+static int64_t now_ms(const struct connection *connection)
+{
+	const struct env *env = connection->face->env;
+	return env->now_ms(env->ctx);
+}
+
+static void set_timer(struct connection *connection, int64_t delay_ms)
+{
+	struct timeval delay = {delay_ms / 1000, (delay_ms % 1000) * 1000};
+	event_add(connection->timer, &delay);
+}
+
+/* Life. */
+
+void connection_free(struct connection *connection)
+{
+	if (connection->read_event)
+		event_free(connection->read_event);
+	if (connection->write_event)
+		event_free(connection->write_event);
+	if (connection->timer)
+		event_free(connection->timer);
+	if (connection->fd >= 0)
+		close(connection->fd);
+	buf_free(&connection->in);
+	buf_free(&connection->head);
+	buf_free(&connection->body);
+	outbox_free(&connection->outbox);
+	free(connection->authorization);
+	free(connection);
+}
+
+void connection_end(struct connection *connection)
+{
+	struct http_face *face = connection->face;
+	static const struct timeval soon = {0, 0};
+	if (connection->state == CONNECTION_DEAD)
+		return;
+	connection->state = CONNECTION_DEAD;
+	client_gone(face->proxy, &connection->client);
+	event_del(connection->read_event);
+	event_del(connection->write_event);
+	event_del(connection->timer);
+	close(connection->fd);
+	connection->fd = -1;
+	TAILQ_REMOVE(&face->connections, connection, link);
+	TAILQ_INSERT_TAIL(&face->dead, connection, link);
+	face->count--;
+	event_add(face->bury_timer, &soon);
+}
+
+/* Writing. */
+
+static void flush(struct connection *connection)
+{
+	if (connection->state == CONNECTION_DEAD)
+		return;
+	if (outbox_write(&connection->outbox, connection->fd)) {
+		connection_end(connection);
+		return;
+	}
+	if (outbox_bytes(&connection->outbox)) {
+		event_add(connection->write_event, NULL);
+		return;
+	}
+	event_del(connection->write_event);
+	if (connection->blocked) {
+		connection->blocked = false;
+		event_add(connection->read_event, NULL);
+		event_active(connection->read_event, EV_READ, 0);
+	}
+	if (connection->state == CONNECTION_CLOSING) {
+		/* Ours is said; what the client still sends is thrown away for a moment, or a reset could eat the response. */
+		shutdown(connection->fd, SHUT_WR);
+	}
+}
+
+static void put(struct connection *connection, struct buf *bytes)
+{
+	if (!outbox_add(&connection->outbox, bytes))
+		connection_end(connection);
+}
+
+static const char *reason_of(int status)
+{
+	static const struct {
+		int status;
+		const char *reason;
+	} reasons[] = {{200, "OK"}, {202, "Accepted"}, {400, "Bad Request"}, {403, "Forbidden"}, {404, "Not Found"},
+		{405, "Method Not Allowed"}, {406, "Not Acceptable"}, {408, "Request Timeout"},
+		{413, "Content Too Large"}, {415, "Unsupported Media Type"}, {417, "Expectation Failed"},
+		{431, "Request Header Fields Too Large"}, {501, "Not Implemented"}, {503, "Service Unavailable"},
+		{505, "HTTP Version Not Supported"}};
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (reasons[i].status == status)
+			return reasons[i].reason;
+	return "Error";
+}
+
+static void add_status(struct connection *connection, struct buf *out, int status)
+{
+	buf_printf(out, "HTTP/1.1 %d %s\r\n%s%s", status, reason_of(status), status == 405 ? "Allow: POST\r\n" : "",
+		connection->keep_alive ? connection->request.is_http10 ? "Connection: keep-alive\r\n" : ""
+				       : "Connection: close\r\n");
+}
+
+/* The response is complete: the next request may come, or the connection ends. */
+static void response_done(struct connection *connection)
+{
+	if (connection->state == CONNECTION_DEAD)
+		return;
+	free(connection->authorization);
+	connection->authorization = NULL;
+	connection->client.authorization = NULL;
+	connection->streaming = false;
+	buf_free(&connection->head);
+	buf_free(&connection->body);
+	connection->state = connection->keep_alive && !connection->face->stopped ? CONNECTION_HEAD : CONNECTION_CLOSING;
+	connection->scanned = 0;
+	connection->since_ms = now_ms(connection);
+	set_timer(connection, connection->state == CONNECTION_CLOSING
+				      ? CLOSING_MS
+				      : connection->face->policy->deadlines.idle_connection_ms);
+	flush(connection);
+	/* A request may have come meanwhile; it is looked at when the stack below is done. */
+	if (connection->state == CONNECTION_HEAD && !connection->processing && connection->in.len)
+		event_active(connection->read_event, EV_READ, 0);
+}
+
+static void respond_json(struct connection *connection, int status, struct buf *message)
+{
+	struct buf head = {0};
+	add_status(connection, &head, status);
+	buf_printf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", message->len);
+	head.failed |= message->failed;
+	put(connection, &head);
+	if (connection->state != CONNECTION_DEAD)
+		put(connection, message);
+	buf_free(message);
+	response_done(connection);
+}
+
+/* An error of our own. The connection ends with it when what follows on it cannot be trusted. */
+static void refuse(struct connection *connection, int status, const char *text, bool close)
+{
+	struct buf message = {0};
+	buf_add_text(&message, "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32600,\"message\":");
+	buf_add_json_string(&message, span_of(text));
+	buf_add_text(&message, "}}");
+	connection->keep_alive &= !close;
+	respond_json(connection, status, &message);
+}
+
+/* Events. */
+
+static void begin_stream(struct connection *connection)
+{
+	struct buf head = {0};
+	/* HTTP/1.0 knows no chunks: there the end of the connection is the end of the stream. */
+	if (connection->request.is_http10)
+		connection->keep_alive = false;
+	add_status(connection, &head, 200);
+	buf_printf(&head,
+		"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n%s\r\n",
+		connection->request.is_http10 ? "" : "Transfer-Encoding: chunked\r\n");
+	connection->streaming = true;
+	put(connection, &head);
+}
+
+/* Line ends can only stand between tokens of a JSON text, where a space says the same; in an event they would end it. */
+static void flatten(struct buf *message)
+{
+	for (size_t i = 0; i < message->len; i++)
+		if (message->data[i] == '\n' || message->data[i] == '\r')
+			message->data[i] = ' ';
+}
+
+static void put_event(struct connection *connection, struct buf *message)
+{
+	static const char before[] = "event: message\ndata: ", after[] = "\n\n";
+	struct buf head = {0};
+	struct buf tail = {0};
+	flatten(message);
+	if (!connection->request.is_http10)
+		buf_printf(&head, "%zx\r\n", message->len + sizeof(before) - 1 + sizeof(after) - 1);
+	buf_add_text(&head, before);
+	buf_add_text(&tail, after);
+	if (!connection->request.is_http10)
+		buf_add_text(&tail, "\r\n");
+	head.failed |= message->failed | tail.failed;
+	put(connection, &head);
+	if (connection->state != CONNECTION_DEAD)
+		put(connection, message);
+	if (connection->state != CONNECTION_DEAD)
+		put(connection, &tail);
+	buf_free(message);
+	buf_free(&tail);
+}
+
+static void face_notify(struct client *client, struct buf *message)
+{
+	struct connection *connection = container_of(client, struct connection, client);
+	const struct http_face *face = connection->face;
+	if (connection->state != CONNECTION_PENDING ||
+		outbox_bytes(&connection->outbox) + message->len > face->policy->limits.downstream_queue_bytes) {
+		buf_free(message);
+		return;
+	}
+	if (!connection->streaming)
+		begin_stream(connection);
+	if (connection->state == CONNECTION_PENDING)
+		put_event(connection, message);
+	buf_free(message);
+	if (connection->state == CONNECTION_PENDING)
+		set_timer(connection, face->policy->deadlines.stream_keepalive_ms);
+	flush(connection);
+}
+
+static void face_respond(struct client *client, int http_status, struct buf *message)
+{
+	struct connection *connection = container_of(client, struct connection, client);
+	if (connection->state != CONNECTION_PENDING) {
+		buf_free(message);
+		return;
+	}
+	if (!connection->streaming) {
+		respond_json(connection, http_status, message);
+		return;
+	}
+	put_event(connection, message);
+	struct buf end = {0};
+	if (!connection->request.is_http10)
+		buf_add_text(&end, "0\r\n\r\n");
+	if (connection->state == CONNECTION_PENDING)
+		put(connection, &end);
+	buf_free(&end);
+	response_done(connection);
+}
+
+const struct face_ops http_face_ops = {.notify = face_notify, .respond = face_respond};
+
+/* Requests. */
+
+static struct span field(const struct connection *connection, const char *name)
+{
+	struct span value = {0};
+	http1_field(&connection->request, name, &value);
+	return value;
+}
+
+/* The body is complete: the core's turn. */
+static void dispatch(struct connection *connection)
+{
+	struct http_face *face = connection->face;
+	const struct request_headers headers = {.protocol_version = field(connection, "mcp-protocol-version"),
+		.method = field(connection, "mcp-method"),
+		.name = field(connection, "mcp-name")};
+	struct span authorization = field(connection, "authorization");
+	http_principal(&connection->request, face->policy, connection->client.principal);
+	if (authorization.ptr && !(connection->authorization = span_dup(authorization))) {
+		refuse(connection, 503, "Out of memory", false);
+		return;
+	}
+	connection->client.authorization = connection->authorization;
+	connection->state = CONNECTION_PENDING;
+	event_del(connection->timer);
+	struct buf body = buf_take(&connection->body);
+	enum received received = proxy_receive(face->proxy, &connection->client, buf_span(&body), &headers);
+	buf_free(&body);
+	if (received == RECEIVED_NOTIFICATION && connection->state == CONNECTION_PENDING) {
+		struct buf head = {0};
+		add_status(connection, &head, 202);
+		buf_add_text(&head, "Content-Length: 0\r\n\r\n");
+		put(connection, &head);
+		response_done(connection);
+	}
+}
+
+static void begin_body(struct connection *connection)
+{
+	struct http_face *face = connection->face;
+	const struct http1_head *request = &connection->request;
+	const char *fault;
+	bool has_body = request->chunked || request->content_length;
+	connection->keep_alive = request->keep_alive;
+	int status = http_check_head(request, face->path, face->listener.is_loopback, face->policy, &fault);
+	if (status) {
+		refuse(connection, status, fault, has_body);
+		return;
+	}
+	if (request->content_length > face->policy->limits.message_bytes) {
+		refuse(connection, 413, "The body is larger than the limit (limits.message)", true);
+		return;
+	}
+	if (request->expects_continue && has_body && !connection->in.len) {
+		struct buf go_on = {0};
+		buf_add_text(&go_on, "HTTP/1.1 100 Continue\r\n\r\n");
+		put(connection, &go_on);
+		flush(connection);
+	}
+	if (connection->state == CONNECTION_DEAD)
+		return;
+	http1_body_init(&connection->framing, request);
+	connection->state = CONNECTION_BODY;
+	connection->since_ms = now_ms(connection);
+	set_timer(connection, BODY_CHECK_MS);
+}
+
+/* false if more bytes are needed. */
+static bool take_head(struct connection *connection)
+{
+	const struct policy_limits *limits = &connection->face->policy->limits;
+	const char *fault;
+	size_t len = http1_find_head_end(buf_span(&connection->in), &connection->scanned);
+	connection->keep_alive = false;
+	connection->request = (struct http1_head){0};
+	if (len == HTTP1_BAD_LINE) {
+		refuse(connection, 400, "A line does not end with CRLF", true);
+		return true;
+	}
+	if (len > limits->head_bytes || (!len && connection->in.len > limits->head_bytes)) {
+		refuse(connection, 431, "The head is larger than the limit (limits.head)", true);
+		return true;
+	}
+	if (!len)
+		return false;
+	buf_add(&connection->head, connection->in.data, len);
+	buf_consume(&connection->in, len);
+	connection->scanned = 0;
+	if (!buf_ok(&connection->head)) {
+		connection_end(connection);
+		return true;
+	}
+	int status = http1_parse_head(buf_span(&connection->head), &connection->request, &fault);
+	if (status)
+		refuse(connection, status, fault, true);
+	else
+		begin_body(connection);
+	return true;
+}
+
+static bool take_body(struct connection *connection)
+{
+	size_t limit = connection->face->policy->limits.message_bytes;
+	size_t used = 0, taken;
+	enum http1_feed result = HTTP1_MORE;
+	struct span data;
+	do {
+		struct span rest = {connection->in.data + used, connection->in.len - used};
+		result = http1_body_feed(&connection->framing, rest, &taken, &data);
+		used += taken;
+		buf_add_span(&connection->body, data);
+	} while (result == HTTP1_MORE && used < connection->in.len && connection->body.len <= limit);
+	buf_consume(&connection->in, used);
+	if (result == HTTP1_BAD)
+		refuse(connection, 400, "Bad chunk", true);
+	else if (connection->body.len > limit)
+		refuse(connection, 413, "The body is larger than the limit (limits.message)", true);
+	else if (!buf_ok(&connection->body))
+		refuse(connection, 503, "Out of memory", true);
+	else if (result == HTTP1_DONE)
+		dispatch(connection);
+	else
+		return false;
+	return true;
+}
+
+static void process(struct connection *connection)
+{
+	bool more = true;
+	connection->processing = true;
+	while (more) {
+		if (connection->state == CONNECTION_HEAD && outbox_bytes(&connection->outbox) > MAX_UNREAD_BYTES) {
+			/* Who does not read responses gets no more of them. */
+			connection->blocked = true;
+			event_del(connection->read_event);
+			more = false;
+		} else if (connection->state == CONNECTION_HEAD)
+			more = connection->in.len && take_head(connection);
+		else if (connection->state == CONNECTION_BODY)
+			more = take_body(connection);
+		else
+			more = false;
+	}
+	connection->processing = false;
+	if (connection->state == CONNECTION_CLOSING)
+		buf_free(&connection->in);
+	else if (connection->in.len == 0 && connection->state != CONNECTION_BODY)
+		buf_free(&connection->in); /* a waiting connection is to be small */
+	/* While the core has a request, the client may send the next one, but not more than a head's worth. */
+	if (connection->state == CONNECTION_PENDING && connection->in.len > connection->face->policy->limits.head_bytes)
+		connection_end(connection);
+}
+
+/* Reading. */
+
+static void on_read(evutil_socket_t fd, short what, void *arg)
+{
+	struct connection *connection = arg;
+	(void)what;
+	if (!buf_reserve(&connection->in, READ_BYTES)) {
+		connection_end(connection);
+		return;
+	}
+	ssize_t len = read(fd, connection->in.data + connection->in.len, READ_BYTES);
+	if (len == 0 || (len < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+		connection_end(connection);
+		return;
+	}
+	if (len > 0 && connection->state == CONNECTION_HEAD && connection->in.len == 0) {
+		connection->since_ms = now_ms(connection);
+		set_timer(connection, connection->face->policy->deadlines.head_ms);
+	}
+	connection->in.len += len > 0 ? (size_t)len : 0;
+	process(connection);
+}
+
+static void on_write(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	flush(arg);
+}
+
+/* The minimum rate of a body, after a short allowance. */
+static bool is_body_slow(const struct connection *connection)
+{
+	int64_t elapsed_ms = now_ms(connection) - connection->since_ms - BODY_ALLOWANCE_MS;
+	return elapsed_ms > 0 &&
+	       (int64_t)connection->body.len < elapsed_ms * (int64_t)connection->face->policy->min_body_rate / 1000;
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct connection *connection = arg;
+	(void)fd;
+	(void)what;
+	switch (connection->state) {
+	case CONNECTION_HEAD:
+		if (outbox_bytes(&connection->outbox) &&
+			outbox_bytes(&connection->outbox) != connection->unread_bytes) {
+			connection->unread_bytes = outbox_bytes(&connection->outbox); /* slow, but it reads */
+			set_timer(connection, connection->face->policy->deadlines.idle_connection_ms);
+			break;
+		}
+		if (!connection->in.len || connection->blocked) {
+			connection_end(connection); /* idle */
+			break;
+		}
+		connection->keep_alive = false;
+		refuse(connection, 408, "The head did not arrive in time (deadlines.head)", true);
+		break;
+	case CONNECTION_BODY:
+		if (is_body_slow(connection))
+			refuse(connection, 408, "The body arrives too slowly (limits.body_rate)", true);
+		else
+			set_timer(connection, BODY_CHECK_MS);
+		break;
+	case CONNECTION_PENDING: {
+		struct buf comment = {0};
+		buf_add_text(&comment, connection->request.is_http10 ? ":\n\n" : "3\r\n:\n\n\r\n");
+		put(connection, &comment);
+		if (connection->state == CONNECTION_PENDING)
+			set_timer(connection, connection->face->policy->deadlines.stream_keepalive_ms);
+		flush(connection);
+		break;
+	}
+	default:
+		connection_end(connection);
+		break;
+	}
+}
+
+bool connection_open(struct http_face *face, int fd, const char *peer)
+{
+	int on = 1;
+	struct connection *connection = calloc(1, sizeof(*connection));
+	if (!connection) {
+		close(fd);
+		return false;
+	}
+	connection->face = face;
+	connection->fd = fd;
+	snprintf(connection->peer, sizeof(connection->peer), "%s", peer);
+	client_init(&connection->client, &http_face_ops);
+	connection->read_event = event_new(face->base, fd, EV_READ | EV_PERSIST, on_read, connection);
+	connection->write_event = event_new(face->base, fd, EV_WRITE | EV_PERSIST, on_write, connection);
+	connection->timer = event_new(face->base, -1, 0, on_timer, connection);
+	if (!connection->read_event || !connection->write_event || !connection->timer ||
+		event_add(connection->read_event, NULL)) {
+		connection_free(connection);
+		return false;
+	}
+	if (!face->listener.is_unix)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	TAILQ_INSERT_TAIL(&face->connections, connection, link);
+	face->count++;
+	connection->since_ms = now_ms(connection);
+	set_timer(connection, face->policy->deadlines.head_ms);
+	return true;
+}

@@ -1,0 +1,70 @@
+/* One HTTP connection of the HTTP face. Private to http_face.c and http_connection.c. */
+#ifndef MCP_VALET_HTTP_CONNECTION_H
+#define MCP_VALET_HTTP_CONNECTION_H
+
+#include "adapters/http1.h"
+#include "adapters/http_face.h"
+#include "adapters/listener.h"
+#include "adapters/outbox.h"
+
+#include <event2/event.h>
+
+enum connection_state {
+	CONNECTION_HEAD,    /* waits for a head, or is idle between requests */
+	CONNECTION_BODY,    /* collects the body */
+	CONNECTION_PENDING, /* the core has the request */
+	CONNECTION_CLOSING, /* writes what is left, then ends */
+	CONNECTION_DEAD,    /* waits to be freed at the end of the loop's turn */
+};
+
+TAILQ_HEAD(connection_list, connection);
+
+struct http_face {
+	struct event_base *base;
+	struct proxy *proxy;
+	struct policy *policy;
+	const struct env *env;
+	char *path;
+	struct listener listener;
+	struct event *accept_event;
+	struct event *pause_timer; /* after running out of descriptors */
+	struct event *bury_timer;  /* frees the dead at the end of the turn */
+	struct connection_list connections, dead;
+	size_t count;
+	bool stopped;
+};
+
+struct connection {
+	TAILQ_ENTRY(connection) link;
+	struct http_face *face;
+	struct client client;
+	enum connection_state state;
+	int fd;
+	char peer[64];
+	struct event *read_event, *write_event, *timer;
+	struct buf in;	/* read and not yet used */
+	size_t scanned; /* of it, looked at for the end of a head */
+	struct buf head;
+	struct http1_head request; /* spans into `head` */
+	struct http1_body framing;
+	struct buf body;
+	char *authorization;
+	int64_t since_ms; /* the head's first byte, or the body's start */
+	bool keep_alive;
+	bool streaming;	     /* the event stream has begun */
+	bool processing;     /* connection_process() is at work */
+	bool blocked;	     /* nothing is read until the responses were */
+	size_t unread_bytes; /* of the outbox, when the idle timer last fired */
+	struct outbox outbox;
+};
+
+/* Takes over an accepted descriptor. false without memory: the descriptor is closed. */
+bool connection_open(struct http_face *face, int fd, const char *peer);
+/* Ends it at once; a pending request is cancelled. */
+void connection_end(struct connection *connection);
+/* Frees the dead. */
+void connection_free(struct connection *connection);
+
+extern const struct face_ops http_face_ops;
+
+#endif
