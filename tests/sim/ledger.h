@@ -1,0 +1,127 @@
+/* The ledger: what crossed the core's two borders, and whether it was allowed to (the invariants of the architecture).
+ *
+ * Everything carries a mark that is unique in the run, in `_meta`, which the core passes: a job (one tools/call or the
+ * like, over all its retries) "sim/t", a question of the server "sim/q", an answer of a client "sim/a", a result "sim/r".
+ * Payloads are compared as bytes on both sides. The ledger learns of a message at the moment in which it crosses. */
+#ifndef MCP_VALET_SIM_LEDGER_H
+#define MCP_VALET_SIM_LEDGER_H
+
+#include "proxy/capabilities.h"
+#include "proxy/message.h"
+#include "tests/sim/link.h"
+#include "tests/sim/party.h"
+
+/* One request as its client means it: the same again is another ask of the same job. */
+struct job {
+	struct job *next;
+	unsigned number;
+	unsigned principal;
+	const char *method;
+	struct span name;   /* of the tool, prompt or resource, decoded; or a NULL ptr */
+	struct span params; /* members but `_meta`, joined by commas */
+	bool has_caps;
+	struct capabilities caps; /* of its first ask */
+	struct round *rounds;
+	struct question *questions;
+
+	struct link *link; /* where the server got it */
+	uint64_t upstream_id;
+	unsigned sends, urls_required;	/* how often upstream; how often answered -32042 */
+	bool answered, cancelled, lost; /* upstream */
+	struct span result, error;	/* the server's */
+	double progress;
+	bool has_progress;
+
+	struct ask *final; /* the first that got the final outcome */
+};
+
+/* One InputRequiredResult. */
+struct round {
+	struct round *next;
+	struct job *job;
+	struct ask *ask; /* that got it first */
+	struct span state, body;
+	struct entry *entries;
+	int64_t issued_ms;
+	bool brought_back; /* by a good retry of the right client */
+};
+
+struct entry {
+	struct entry *next;
+	struct span key; /* as spelled, with quotes */
+	enum policy_kind kind;
+	struct question *question; /* NULL: roots that no question of the call asks for, or a URL of -32042 */
+	bool url;
+};
+
+enum question_state { QUESTION_NEW, QUESTION_OPEN, QUESTION_ANSWERED, QUESTION_WITHDRAWN, QUESTION_VOID };
+
+struct question {
+	struct question *next, *next_of_job;
+	unsigned number;
+	struct link *link;
+	struct job *job; /* that the server works at; NULL: none */
+	bool loose;	 /* asked when the core cannot know for whom */
+	bool alone;	 /* asked while no call was under way */
+	bool held;	 /* asked while several were: known when one is left, if no call ends before its question */
+	enum policy_kind kind;
+	bool url, tools, no_schema;
+	const char *id;		     /* as spelled */
+	const char *progress_token;  /* as spelled, or NULL */
+	double progress;
+	struct span params; /* or a NULL ptr */
+	enum question_state state;
+	bool was_asked;
+	int64_t open_ms;
+};
+
+struct answer {
+	unsigned number;
+	struct ask *ask;
+	struct span key, value;
+	struct link *used_by; /* where it went */
+	unsigned used;
+};
+
+enum { MAX_ANSWERS = 1 << 14, MAX_QUESTIONS = 1 << 14 };
+
+struct ledger {
+	struct link *links;
+	struct party *parties;
+	struct ask *asks;
+	struct job *jobs;
+	struct answer *answers[MAX_ANSWERS];
+	struct question *questions[MAX_QUESTIONS];
+	unsigned job_count, answer_count, question_count, link_count, ask_count, finished_count;
+	bool keys_by_policy, fixed_answers; /* the policy names input requests; answers for the client */
+	bool shut_down, over;
+};
+
+void ledger_init(struct world *world);
+struct job *ledger_job(struct world *world, unsigned principal, const char *method, const char *name);
+struct question *ledger_question(struct link *link, struct job *job, enum policy_kind kind);
+struct answer *ledger_answer(struct ask *ask, struct span key);
+
+/* Borders. */
+void ledger_to_server(struct link *link, enum upstream_kind kind, uint64_t request_id, struct span text, bool dropped);
+void ledger_from_server(struct link *link, struct span text, uint64_t stream);
+void ledger_link_over(struct link *link, bool by_core);
+void ledger_notified(struct party *party, struct span text);
+struct ask *ledger_responded(struct party *party, int http_status, struct span text);
+
+/* After every step, and at the end. */
+void ledger_check_step(struct world *world);
+void ledger_check_end(struct world *world);
+
+/* Whether the core cannot know the call of a question: it asks for none, or for one that is over or with its client, or one
+ * that ended without waiting for its question while another ran. */
+bool ledger_is_loose(const struct question *question);
+
+/* Small readers. */
+struct span get(struct span object, const char *key);		  /* a NULL ptr if it is not there */
+unsigned mark_of(struct span object, const char *key, char sort); /* N of `_meta[key]` = "<sort>N", 0 if none */
+bool span_in(struct span key, const char *const *list);		  /* `_meta`, or one of the list */
+/* Whether two objects have the same members in the same order, byte for byte, but for `_meta` and those skipped. */
+bool ledger_same_members(struct span a, struct span b, const char *const *skip_a, const char *const *skip_b);
+
+#endif
