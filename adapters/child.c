@@ -1,5 +1,6 @@
 #include "adapters/child.h"
 
+#include "adapters/child_stderr.h"
 #include "adapters/line_reader.h"
 #include "adapters/loop.h"
 #include "adapters/outbox.h"
@@ -18,12 +19,7 @@ enum {
 	READ_BYTES = PROCESS_PIPE_BYTES,
 	LINES_A_TURN = 64, /* of one child, before others have their turn */
 	DRAIN_READS = 8,   /* after the exit; more than a pipe holds */
-	STDERR_READ_BYTES = 16384,
-	STDERR_LINE_BYTES = 2048, /* more of one line is not logged */
-	STDERR_LINES_A_SECOND = 50,
 	NOISE_LINES_A_SECOND = 5,
-	LAST_WORDS = 3, /* stderr lines that the loss of the session quotes */
-	LAST_WORDS_BYTES = 110,
 	BROKEN_WAIT_MS = 250, /* between the end of a pipe and the exit that mostly follows */
 	FIRST_BACK_OFF_MS = 100,
 };
@@ -44,12 +40,11 @@ struct upstream {
 	enum child_phase phase;
 	bool established;
 	const char *broken; /* which pipe the child closed while it ran */
-	struct line_reader lines, stderr_lines;
+	struct line_reader lines;
+	struct child_stderr words;
 	struct outbox outbox;
 	struct event on_output, on_stderr, on_input, on_more, on_timer;
-	struct log_rate stderr_rate, noise_rate;
-	char last_words[LAST_WORDS][LAST_WORDS_BYTES + 1]; /* a ring */
-	unsigned word_count;
+	struct log_rate noise_rate;
 	LIST_ENTRY(upstream) link;
 };
 
@@ -70,7 +65,7 @@ static void child_log(const struct upstream *child, enum log_level level, const 
 static void child_log(const struct upstream *child, enum log_level level, const char *event, const char *format, ...)
 {
 	const struct env *env = child->owner->env;
-	char text[STDERR_LINE_BYTES + 100];
+	char text[400];
 	if (level > env->log_level)
 		return;
 	va_list args;
@@ -181,45 +176,15 @@ static void note_broken(struct upstream *child, const char *which)
 	set_timer(child, BROKEN_WAIT_MS);
 }
 
-/* What the child writes to stderr. */
-
-static void on_stderr_line(struct upstream *child, struct span line)
-{
-	unsigned left_out;
-	while (line.len && (line.ptr[line.len - 1] == ' ' || line.ptr[line.len - 1] == '\r'))
-		line.len--;
-	if (line.len == 0)
-		return;
-	char *word = child->last_words[child->word_count++ % LAST_WORDS];
-	snprintf(word, LAST_WORDS_BYTES + 1, "%.*s", (int)(line.len < LAST_WORDS_BYTES ? line.len : LAST_WORDS_BYTES),
-		line.ptr);
-	if (!log_rate_allows(&child->stderr_rate, STDERR_LINES_A_SECOND, child_now(child), &left_out))
-		return;
-	if (left_out)
-		child_log(child, LOG_INFO, "server-stderr", "(%u lines were left out)", left_out);
-	child_log(child, LOG_INFO, "server-stderr", "%.*s", (int)line.len, line.ptr);
-}
-
-/* Reads once. false when there is nothing more for now or ever. */
+/* What the child writes to stderr. Reads once; false when there is nothing more for now or ever. */
 static bool read_stderr(struct upstream *child)
 {
-	size_t room = STDERR_READ_BYTES;
-	struct span line;
-	char *space = line_reader_space(&child->stderr_lines, &room);
-	ssize_t len = space ? read(child->process.err, space, room) : -1;
-	if (len > 0) {
-		line_reader_add(&child->stderr_lines, (size_t)len);
-		while (line_reader_next(&child->stderr_lines, &line) != LINE_NONE)
-			on_stderr_line(child, line);
-		line_reader_trim(&child->stderr_lines);
-		return true;
+	enum child_stderr_result result = child_stderr_read(&child->words, child->process.err);
+	if (result == STDERR_CLOSED) {
+		event_del(&child->on_stderr);
+		process_close(&child->process.err);
 	}
-	if (len < 0 && (errno == EAGAIN || errno == EINTR))
-		return false;
-	on_stderr_line(child, line_reader_rest(&child->stderr_lines));
-	event_del(&child->on_stderr);
-	process_close(&child->process.err);
-	return false;
+	return result == STDERR_MORE;
 }
 
 static void on_stderr(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
@@ -420,7 +385,7 @@ static void child_free(struct upstream *child)
 	event_del(&child->on_timer);
 	process_close(&child->process.err);
 	line_reader_free(&child->lines);
-	line_reader_free(&child->stderr_lines);
+	child_stderr_free(&child->words);
 	LIST_REMOVE(child, link);
 	free(child);
 }
@@ -435,16 +400,10 @@ static void drain(struct upstream *child)
 }
 
 /* "the server exited with status 1 before the handshake was over; it said: a | b" */
-static void describe_loss(const struct upstream *child, struct buf *out)
+static void describe_loss(const struct upstream *child, const char *status, struct buf *out)
 {
-	char status[64];
-	unsigned count = child->word_count < LAST_WORDS ? child->word_count : LAST_WORDS;
-	process_describe_status(child->process.status, status, sizeof(status));
 	buf_printf(out, "the server %s%s", status, child->established ? "" : " before the handshake was over");
-	for (unsigned i = child->word_count - count; i < child->word_count; i++) {
-		buf_add_text(out, i == child->word_count - count ? "; it said: " : " | ");
-		buf_add_text(out, child->last_words[i % LAST_WORDS]);
-	}
+	child_stderr_quote(&child->words, out);
 	buf_add(out, "", 1);
 }
 
@@ -457,7 +416,7 @@ static void on_exit_status(struct process *process)
 	process_describe_status(process->status, status, sizeof(status));
 	child_log(child, LOG_INFO, "child-exited", "process %d %s", (int)process->pid, status);
 	if (child->session) {
-		describe_loss(child, &why);
+		describe_loss(child, status, &why);
 		lose(child, buf_ok(&why) ? why.data : "the server exited");
 		buf_free(&why);
 	}
@@ -501,9 +460,10 @@ static struct upstream *child_open(void *ctx, struct session *session, struct er
 	child->owner = children;
 	child->session = session;
 	child->lines.limit_bytes = children->policy->limits.message_bytes;
-	child->stderr_lines.limit_bytes = STDERR_LINE_BYTES;
 	child->process.on_exit = on_exit_status;
 	snprintf(child->name, sizeof(child->name), "%s", session_name(session));
+	child->words.env = children->env;
+	child->words.session = child->name;
 	if (process_spawn(&child->process, loop_processes(children->loop), children->argv,
 		    loop_child_descriptors(children->loop), &reason)) {
 		error_set(error, reason.code, "The server did not start: %s", reason.text);

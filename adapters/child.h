@@ -1,12 +1,13 @@
-/* Upstream: a legacy server as a child process that speaks JSON-RPC in lines on stdin and stdout (basic/transports, "stdio").
+/* Upstream: a legacy server as a child process that speaks JSON-RPC in lines on stdin and stdout (basic/transports,
+ * "stdio").
  *
- * Each session has a process of its own. What it writes to stdout is read in large pieces and handed to the core line by
- * line: blank lines are skipped, lines that do not begin like JSON are logged and skipped, a truncated last line is never
- * parsed, a message over limits.message_bytes ends the session. Some lines a turn, so that a flood does not stall the
- * loop. What it writes to stderr goes into the log, as much as a limit a second allows.
+ * Each session has a process of its own. What it writes to stdout is read in large pieces and handed to the core line
+ * by line: blank lines are skipped, lines that do not begin like JSON are logged and skipped, a truncated last line is
+ * never parsed, a message over limits.message_bytes ends the session. Some lines a turn, so that a flood does not stall
+ * the loop. What it writes to stderr goes into the log, as much as a limit a second allows.
  *
- * Writing never blocks. A request or notification that would let more than limits.upstream_queue_bytes wait is refused with
- * ERROR_LIMIT; responses may fill twice that. A single message is always taken when nothing waits.
+ * Writing never blocks. A request or notification that would let more than limits.upstream_queue_bytes wait is refused
+ * with ERROR_LIMIT; responses may fill twice that. A single message is always taken when nothing waits.
  *
  * The end: stdin is closed (once what was queued is written, at the latest after deadlines.exit_ms), after exit_ms the
  * group gets SIGTERM, after the same time SIGKILL. A server that exits by itself is lost after its output was read; the

@@ -33,7 +33,7 @@ static bool is_private(int fd, const char *path, struct error *error)
 		error_set(error, ERROR_SYSTEM, "key file %s: %s", path, strerror(errno));
 		return false;
 	}
-	if ((stat.st_mode & 077) == 0)
+	if ((stat.st_mode & 027) == 0)
 		return true;
 	error_set(error, ERROR_REFUSED, "key file %s is open to others (mode %04o): chmod 600 it", path,
 		(unsigned)(stat.st_mode & 07777));

@@ -1,10 +1,10 @@
-/* Lines out of a byte stream. The reader owns the buffer that the stream is read into, looks at every byte once for a line
- * end, and hands out each complete line as a span into the buffer. It does no I/O.
+/* Lines out of a byte stream. The reader owns the buffer that the stream is read into, looks at every byte once for a
+ * line end, and hands out each complete line as a span into the buffer. It does no I/O.
  *
  *   read into line_reader_space(), tell line_reader_add() how much came, take lines until LINE_NONE.
  *
- * A line ends with LF or CRLF; the end is not part of it. What follows the last line end is no line yet, and never becomes
- * one if the stream ends there (basic/transports/stdio: messages are delimited by newlines). */
+ * A line ends with LF or CRLF; the end is not part of it. What follows the last line end is no line yet, and never
+ * becomes one if the stream ends there (basic/transports/stdio: messages are delimited by newlines). */
 #ifndef MCP_VALET_LINE_READER_H
 #define MCP_VALET_LINE_READER_H
 
@@ -24,8 +24,8 @@ enum line {
 	LINE_TOO_LONG, /* *line is the beginning of a line over the limit, whose rest is skipped; said once a line */
 };
 
-/* Room for at least `room` bytes; sets *room to how many there are. NULL without memory. Spans given out before are then
- * no longer valid. */
+/* Room for at least `room` bytes; sets *room to how many there are. NULL without memory. Spans given out before are
+ * then no longer valid. */
 char *line_reader_space(struct line_reader *reader, size_t *room) MUST_CHECK;
 /* `len` bytes were written into the space. */
 void line_reader_add(struct line_reader *reader, size_t len);

@@ -1,11 +1,12 @@
 /* Log lines on a descriptor, usually standard error: one event, one line, one write.
  *
- *   text  2026-07-28T12:00:00.250Z warning session-lost session=s1 call=9f2c41 subject="tools/call report" trace=…: words
+ *   text  2026-07-28T12:00:00.250Z warning session-lost session=s1 call=9f2c41 subject="tools/call report" trace=…:
+ * words
  *   json  {"time":"…","level":"warning","event":"session-lost","session":"s1",…,"text":"words"}
  *
- * A line never stops the program: it is at most PIPE_BUF long, so that writes of several processes do not mix, and where
- * nobody reads it is dropped and counted; the next line that can be written says how many were. Control characters are
- * written as escapes, so that nobody's words look like a line of ours. */
+ * A line never stops the program: it is at most PIPE_BUF long, so that writes of several processes do not mix, and
+ * where nobody reads it is dropped and counted; the next line that can be written says how many were. Control
+ * characters are written as escapes, so that nobody's words look like a line of ours. */
 #ifndef MCP_VALET_LOG_H
 #define MCP_VALET_LOG_H
 

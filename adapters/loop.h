@@ -1,5 +1,5 @@
-/* The event loop of the whole program, and the real world behind struct env: clocks, random bytes, log, signals, timers,
- * children.
+/* The event loop of the whole program, and the real world behind struct env: clocks, random bytes, log, signals,
+ * timers, children.
  *
  * The loop runs in turns. Each turn handles what the descriptors, signals and timers brought, then calls proxy_turn(),
  * then arms one timer for proxy_next_due().

@@ -1,9 +1,9 @@
-/* Child processes: started with posix_spawn, never through a shell, each the leader of its own process group; reaped and
- * ended as a group. It knows nothing of the event loop: the owner calls process_reap() on SIGCHLD.
+/* Child processes: started with posix_spawn, never through a shell, each the leader of its own process group; reaped
+ * and ended as a group. It knows nothing of the event loop: the owner calls process_reap() on SIGCHLD.
  *
  * The child gets descriptors 0 to 2 and no other, default signal dispositions, an empty signal mask and the descriptor
- * limit that this program was started with. Our ends of its pipes are non-blocking and close-on-exec; the pipes of stdin
- * and stdout are enlarged where the system allows. */
+ * limit that this program was started with. Our ends of its pipes are non-blocking and close-on-exec; the pipes of
+ * stdin and stdout are enlarged where the system allows. */
 #ifndef MCP_VALET_PROCESS_H
 #define MCP_VALET_PROCESS_H
 
@@ -28,8 +28,8 @@ struct process {
 
 LIST_HEAD(process_list, process);
 
-/* Starts argv[0], looked up in PATH. The caller has set on_exit; the rest is filled here, and the process stands in `list`
- * until it is reaped. Fails with ERROR_SYSTEM and the reason. */
+/* Starts argv[0], looked up in PATH. The caller has set on_exit; the rest is filled here, and the process stands in
+ * `list` until it is reaped. Fails with ERROR_SYSTEM and the reason. */
 int process_spawn(struct process *process, struct process_list *list, char *const argv[],
 	const struct rlimit *descriptors, struct error *error) MUST_CHECK;
 
@@ -37,7 +37,8 @@ int process_spawn(struct process *process, struct process_list *list, char *cons
 void process_signal_group(const struct process *process, int signal);
 void process_close(int *fd); /* closes a descriptor and sets it to -1; -1 stays */
 
-/* Reaps every child that has exited: those of the list, and strangers that became ours because we are their subreaper. */
+/* Reaps every child that has exited: those of the list, and strangers that became ours because we are their subreaper.
+ * */
 void process_reap(struct process_list *list);
 /* Makes this program the parent of what its children leave behind (wrappers such as npx do). */
 void process_become_subreaper(void);
@@ -46,7 +47,8 @@ void process_kill_leftovers(void);
 
 /* Opens descriptors 0 to 2 on /dev/null where they are closed, so that no pipe gets one of these numbers. */
 int process_open_standard_descriptors(struct error *error) MUST_CHECK;
-/* Raises the soft limit of open descriptors to the hard one, for many connections. *before is what to give to children. */
+/* Raises the soft limit of open descriptors to the hard one, for many connections. *before is what to give to children.
+ * */
 void process_raise_descriptor_limit(struct rlimit *before);
 
 /* "exited with status 1", "was killed by signal 9 (Killed)". */

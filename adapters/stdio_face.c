@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-	READ_BYTES = 256 * 1024,
+	READ_BYTES = PROCESS_PIPE_BYTES,
 	LINES_A_TURN = 64,    /* before others have their turn */
 	CLOGGED_FRACTION = 8, /* of the queue limit: reading stops there */
 };
@@ -47,7 +47,7 @@ static void next_turn(struct stdio_face *face)
 		loop_stop(face->loop, "the event loop takes no more events");
 }
 
-/* The client does not take its output. The core may be in the middle of something, so it hears of it in the next turn. */
+/* The client does not take its output. The core may be in the middle of something: it hears of it in the next turn. */
 static void lose_client(struct stdio_face *face)
 {
 	face->lost = true;
@@ -274,6 +274,9 @@ struct stdio_face *stdio_face_new(
 	face->out_fd = out_fd;
 	face->lines.limit_bytes = policy->limits.message_bytes;
 	face->is_pollable = is_pollable(in_fd);
+	/* Larger pipes are faster; what is no pipe, or a system that refuses, does no harm. */
+	(void)fcntl(in_fd, F_SETPIPE_SZ, PROCESS_PIPE_BYTES);
+	(void)fcntl(out_fd, F_SETPIPE_SZ, PROCESS_PIPE_BYTES);
 	memcpy(face->client.principal, "stdio", sizeof("stdio"));
 	face->client.cancels_by_message = true;
 	client_init(&face->client, &ops);

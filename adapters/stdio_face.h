@@ -1,10 +1,10 @@
 /* Downstream: one client on standard input and output, JSON-RPC in lines (2026-07-28 basic/transports/stdio).
  *
- * One struct client stands for it, with one constant principal; a client cancels with notifications/cancelled. Blank lines
- * are skipped; a line over limits.message_bytes is refused with -32600; a truncated last line is never parsed.
+ * One struct client stands for it, with one constant principal; a client cancels with notifications/cancelled. Blank
+ * lines are skipped; a line over limits.message_bytes is refused with -32600; a truncated last line is never parsed.
  *
- * Backpressure: while more than an eighth of limits.downstream_queue_bytes waits to be read by the client, nothing is read
- * from it, until half of that is gone; notifications that would exceed limits.downstream_queue_bytes are dropped.
+ * Backpressure: while more than an eighth of limits.downstream_queue_bytes waits to be read by the client, nothing is
+ * read from it, until half of that is gone; notifications that would exceed limits.downstream_queue_bytes are dropped.
  * Responses are never dropped.
  *
  * The end of the input begins the orderly end of the program: running requests finish and their responses are written.
@@ -21,7 +21,8 @@
 struct loop;
 struct stdio_face;
 
-/* Begins to read when the loop runs. Takes a reference of `policy`; the descriptors stay the caller's. NULL with *error. */
+/* Begins to read when the loop runs. Takes a reference of `policy`; the descriptors stay the caller's. NULL with
+ * *error. */
 struct stdio_face *stdio_face_new(struct loop *loop, struct proxy *proxy, struct policy *policy, int in_fd, int out_fd,
 	struct error *error) MUST_CHECK;
 void stdio_face_set_policy(struct stdio_face *face, struct policy *policy);

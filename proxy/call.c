@@ -319,7 +319,7 @@ void call_deliver(struct call *call, int http_status)
 	struct exchange *exchange;
 	while ((exchange = TAILQ_FIRST(&call->waiters))) {
 		call->delivered = true;
-		exchange_respond(exchange, http_status, buf_span(&call->outcome));
+		exchange_respond(exchange, http_status, message_body(&call->outcome));
 	}
 }
 
@@ -362,7 +362,7 @@ void call_end(struct call *call, enum call_end how, const char *reason, struct b
 		call->expires_ms = proxy_now(call->proxy);
 	call_drop_inputs(call, how == CALL_END_ANSWERED);
 	if (body)
-		call_deliver(call, result_http_status(call->method, call->policy, buf_span(&call->outcome)));
+		call_deliver(call, result_http_status(call->method, call->policy, message_body(&call->outcome)));
 	if (call->outcome.failed)
 		buf_free(&call->outcome);
 	if (how == CALL_END_ANSWERED || how == CALL_END_LOST)
@@ -547,7 +547,7 @@ void call_on_session_lost(struct call *call, int http_status, const char *why)
 		/* Clients take a JSON-RPC error for a sign of an older server and fall back to its handshake. */
 		struct exchange *exchange;
 		while ((exchange = TAILQ_FIRST(&call->waiters)))
-			exchange_respond(exchange, 503, buf_span(&body));
+			exchange_respond(exchange, 503, message_body(&body));
 	}
 	(void)http_status;
 	if (call->state == CALL_ENDING) {

@@ -88,7 +88,7 @@ void exchange_fail(struct exchange *exchange, int http_status, int code, const c
 {
 	struct buf body = {0};
 	message_add_error(&body, code, text, data);
-	exchange_respond(exchange, http_status, buf_span(&body));
+	exchange_respond(exchange, http_status, message_body(&body));
 	buf_free(&body);
 }
 
@@ -134,7 +134,8 @@ static void notify(struct exchange *exchange, const char *method, struct span pa
 	}
 	add_notification_meta(&message, meta, meta_key, meta_value);
 	buf_add_text(&message, "}}");
-	exchange->client->ops->notify(exchange->client, &message);
+	if (buf_ok(&message))
+		exchange->client->ops->notify(exchange->client, &message);
 	buf_free(&message);
 }
 

@@ -191,17 +191,13 @@ static void take_down(struct valet *valet)
 	loop_free(valet->loop);
 }
 
+/* The program is named, its arguments are not: they may hold credentials. */
 static void say_what_starts(const struct valet *valet)
 {
 	const struct options *options = valet->options;
-	struct buf command = {0};
-	for (int i = 0; i < options->argc; i++)
-		buf_printf(&command, "%s%s", i ? " " : "", options->argv[i]);
-	buf_add(&command, "", 1);
 	log_event(loop_env(valet->loop), LOG_INFO, "started", "mcp-valet " PACKAGE_VERSION ", %s%s%s, in front of: %s",
 		valet->http ? "Streamable HTTP on " : "stdio", valet->http ? http_face_address(valet->http) : "",
-		valet->http ? options->path : "", buf_ok(&command) ? command.data : options->argv[0]);
-	buf_free(&command);
+		valet->http ? options->path : "", options->argv[0]);
 }
 
 static int serve(const struct options *options)

@@ -128,3 +128,8 @@ struct buf message_response(struct span id, struct span body)
 	buf_add_text(&out, "}");
 	return out;
 }
+
+struct span message_body(const struct buf *body)
+{
+	return buf_ok(body) ? buf_span(body) : SPAN("\"error\":{\"code\":-32603,\"message\":\"Out of memory\"}");
+}

@@ -44,6 +44,9 @@ struct buf message_error(struct span id, int code, const char *text, const char 
 /* A response around a finished body such as `"result":{…}` or `"error":{…}`. */
 struct buf message_response(struct span id, struct span body) MUST_CHECK;
 
+/* A finished body, or that of an error if memory ran out while it was written: half a body is never sent. */
+struct span message_body(const struct buf *body);
+
 /* Appends `"error":{…}`: the body of an error response. `data` is JSON text or NULL. */
 void message_add_error(struct buf *out, int code, const char *text, const char *data);
 

@@ -134,6 +134,10 @@ void call_park(struct call *call)
 	struct buf body = {0};
 	struct error error = {0};
 	struct input *input;
+	if (call->proxy->shutting_down) {
+		call_fail(call, CALL_END_REFUSED, "shutdown", RPC_INTERNAL_ERROR, "The proxy is shutting down", NULL);
+		return;
+	}
 	if (call->round >= call->rule->rounds) {
 		call_fail(call, CALL_END_REFUSED, "rounds", RPC_INTERNAL_ERROR,
 			"The server asks more often than the policy allows (rounds)", NULL);

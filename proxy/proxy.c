@@ -170,13 +170,6 @@ void proxy_account_unpark(struct proxy *proxy, const uint8_t principal[PRINCIPAL
 
 /* The orderly end. */
 
-static void fail_all(struct call_list *list)
-{
-	struct call *call;
-	while ((call = TAILQ_FIRST(list)))
-		call_fail(call, CALL_END_REFUSED, "shutdown", RPC_INTERNAL_ERROR, "The proxy is shutting down", NULL);
-}
-
 static void abandon_all(struct call_list *list)
 {
 	struct call *call;
@@ -207,13 +200,11 @@ void proxy_shutdown(struct proxy *proxy)
 		on_shutdown_over, proxy);
 	while (session) {
 		struct session *next = TAILQ_NEXT(session, link);
-		session->pumping = true; /* nothing new starts while the lists are walked */
-		fail_all(&session->waiting);
-		fail_all(&session->resuming);
+		session->pumping = true; /* nothing moves while the lists are walked */
 		abandon_all(&session->parked);
 		finish_all(&session->subscriptions);
 		session->pumping = false;
-		session_retire(session, "the proxy is shutting down");
+		session_pump(session); /* what waits may still run; without calls the session closes */
 		session = next;
 	}
 	finish_all(&proxy->homeless);

@@ -145,7 +145,8 @@ static void resume_unsent(struct call *call)
 		buf_add_span(&body, buf_span(&input->answer));
 		rerun_record(call, input, buf_span(&input->answer));
 		call_remove_input(call, input);
-		server_requests_answer_roots(session, buf_span(&body));
+		server_requests_answer_roots(session,
+			buf_ok(&body) ? buf_span(&body) : span_of(translate_unanswered(POLICY_ROOTS)));
 		buf_free(&body);
 	}
 	session_pump(session);

@@ -344,8 +344,8 @@ static void rest(struct session *session)
 	struct proxy *proxy = session->proxy;
 	if (session->state == SESSION_DEAD || is_in_use(session))
 		return;
-	if (session->state == SESSION_RETIRING)
-		session_close(session, "retired");
+	if (session->state == SESSION_RETIRING || proxy->shutting_down)
+		session_close(session, proxy->shutting_down ? "the proxy is shutting down" : "retired");
 	else if (session->state == SESSION_READY)
 		timer_set(&proxy->timers, &session->timer, proxy_now(proxy) + proxy->policy->deadlines.idle_session_ms,
 			on_timer, session);

@@ -326,7 +326,7 @@ void subscription_finish(struct subscription *subscription)
 	bool acknowledged = subscription->acknowledged;
 	subscription_drop(subscription);
 	if (acknowledged)
-		exchange_respond(exchange, 200, buf_span(&body));
+		exchange_respond(exchange, 200, message_body(&body));
 	else
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "The server cannot be reached",
 			"{\"reason\":\"unavailable\"}");

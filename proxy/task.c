@@ -60,6 +60,8 @@ void task_learn(struct session *session, struct span result)
 static void augment(struct call *call)
 {
 	int64_t ttl_ms = call->rule->call_ms + call->rule->park_ms * (int64_t)(call->rule->rounds + 1);
+	if (!buf_ok(&call->request))
+		return; /* sending it will fail */
 	call->request.len -= 2;
 	buf_printf(&call->request, "%s\"task\":{\"ttl\":%lld}}}",
 		call->request.data[call->request.len - 1] == '{' ? "" : ",", (long long)ttl_ms);

@@ -1,0 +1,196 @@
+#!/usr/bin/env bats
+# The command line: what it takes, what it refuses, and with which words and status.
+
+bats_require_minimum_version 1.5.0
+
+# refused STATUS TEXT: one line on standard error that begins with mcp-valet: and holds TEXT, nothing on standard output.
+refused() {
+	echo "status $status, output: $output, stderr: $stderr"
+	[ "$status" -eq "$1" ]
+	[ -z "$output" ]
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ "$stderr" == "mcp-valet: "*"$2"* ]]
+}
+
+valet() {
+	run --separate-stderr "$MCP_VALET" "$@" </dev/null
+}
+
+@test "--help and --version go to standard output" {
+	valet --help
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	for word in --listen --path --allow-remote --policy --key-file --log-level --log-format --version demo keygen; do
+		[[ "$output" == *"$word"* ]]
+	done
+	valet --version
+	[ "$status" -eq 0 ]
+	[[ "$output" =~ ^mcp-valet\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+	valet --log-level debug --help
+	[ "$status" -eq 0 ]
+	valet keygen --help
+	[ "$status" -eq 0 ]
+	[[ "$output" == usage:* ]]
+}
+
+@test "help that cannot be written is an error" {
+	run --separate-stderr bash -c '"$MCP_VALET" --help >/dev/full'
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == "mcp-valet: "* ]]
+}
+
+@test "usage errors: status 2 and one line" {
+	valet
+	refused 2 "the command of the server is missing"
+	valet --
+	refused 2 "the command of the server is missing"
+	valet --nonsense -- cat
+	refused 2 "--nonsense"
+	valet -x -- cat
+	refused 2 "-x"
+	valet --listen
+	refused 2 "--listen needs a value"
+	valet --log-level loud -- cat
+	refused 2 "expected error, warning, info or debug"
+	valet --log-format xml -- cat
+	refused 2 "expected text or json"
+	valet --listen 127.0.0.1:0 --path mcp -- cat
+	refused 2 "expected an absolute path"
+	valet --listen 127.0.0.1:0 --path '/mcp?x' -- cat
+	refused 2 "expected an absolute path"
+	valet --path /mcp -- cat
+	refused 2 "need --listen"
+	valet --allow-remote -- cat
+	refused 2 "need --listen"
+	valet --allow-remote=yes --listen 127.0.0.1:0 -- cat
+	refused 2 "--allow-remote"
+}
+
+@test "the server's command comes after --" {
+	valet cat
+	refused 2 "cat: there is no such command"
+	valet --log-level error cat
+	refused 2 "cat: there is no such command"
+	# A server that is called like a command of ours.
+	valet --log-level error -- keygen
+	[ "$status" -eq 0 ]
+	[ -z "$output" ]
+}
+
+@test "commands refuse what they do not take" {
+	valet keygen more
+	refused 2 "keygen takes no arguments"
+	valet keygen --listen x
+	refused 2 "--listen"
+	valet check-policy
+	refused 2 "check-policy takes one file"
+	valet check-policy a b
+	refused 2 "check-policy takes one file"
+	valet explain tool
+	refused 2 "explain takes two words"
+	valet explain thing name
+	refused 2 "expected tool, prompt or resource"
+}
+
+@test "keygen: every line is another key in the documented form" {
+	valet keygen
+	[ "$status" -eq 0 ]
+	[[ "$output" =~ ^v1\ [0-9a-f]{8}\ [0-9a-f]{64}$ ]]
+	first=$output
+	valet keygen
+	[ "$first" != "$output" ]
+}
+
+@test "keygen: its output is a key file" {
+	(umask 077 && "$MCP_VALET" keygen >"$BATS_TEST_TMPDIR/keys")
+	valet --log-level error --key-file "$BATS_TEST_TMPDIR/keys" -- cat
+	[ "$status" -eq 0 ]
+	[ -z "$output$stderr" ]
+}
+
+@test "a key file that others can read is refused, whoever they are" {
+	keys=$BATS_TEST_TMPDIR/keys
+	"$MCP_VALET" keygen >"$keys"
+	for mode in 0640 0604 0660 0620; do
+		chmod "$mode" "$keys"
+		valet --log-level error --key-file "$keys" -- cat
+		refused 1 "mode $mode"
+	done
+	chmod 0400 "$keys"
+	valet --log-level error --key-file "$keys" -- cat
+	[ "$status" -eq 0 ]
+}
+
+@test "bad key files are named with the line" {
+	keys=$BATS_TEST_TMPDIR/keys
+	valet --key-file "$keys" -- cat
+	refused 1 "$keys: No such file"
+	valet --key-file "$BATS_TEST_TMPDIR" -- cat
+	refused 1 "$BATS_TEST_TMPDIR"
+	(umask 077 && printf '# a comment\n\nv2 key\n' >"$keys")
+	valet --key-file "$keys" -- cat
+	refused 1 "$keys:3"
+	head -c 100000 /dev/zero | tr '\0' '#' >"$keys"
+	valet --key-file "$keys" -- cat
+	refused 1 "larger than"
+}
+
+@test "check-policy: good and bad files" {
+	file=$BATS_TEST_TMPDIR/policy.yaml
+	echo 'version: 1' >"$file"
+	valet check-policy "$file"
+	[ "$status" -eq 0 ]
+	[ "$output" = "$file: ok" ]
+	printf 'version: 1\nnonsense: 1\nlimits: { parked: lots }\n' >"$file"
+	valet check-policy "$file"
+	[ "$status" -eq 1 ]
+	[ -z "$output" ]
+	[[ "${stderr_lines[0]}" == "$file:2:"* ]]
+	[[ "${stderr_lines[1]}" == "$file:3:"* ]]
+	valet check-policy "$file.none"
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"No such file"* ]]
+}
+
+@test "a bad policy stops the start, with every fault" {
+	file=$BATS_TEST_TMPDIR/policy.yaml
+	printf 'version: 1\nnonsense: 1\nlimits: { parked: lots }\n' >"$file"
+	valet --policy "$file" -- cat
+	[ "$status" -eq 1 ]
+	[ "${#stderr_lines[@]}" -eq 3 ]
+	[[ "${stderr_lines[2]}" == "mcp-valet: "*"$file"* ]]
+}
+
+@test "explain: the settings of one name, with and without a file" {
+	file=$BATS_TEST_TMPDIR/policy.yaml
+	printf 'version: 1\nrules:\n  - match: { tool: "delete_*" }\n    sampling: deny\n' >"$file"
+	valet explain --policy "$file" tool delete_all
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"sampling: deny"*"$file:4"* ]]
+	valet explain --policy "$file" tool other
+	[[ "$output" == *"sampling: forward"* ]]
+	valet explain prompt anything
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"sampling: forward"* ]]
+}
+
+@test "policy-schema and policy-man write the reference of the policy file" {
+	valet policy-schema
+	[ "$status" -eq 0 ]
+	[[ "$output" == *'"$schema"'* ]]
+	valet policy-man
+	[ "$status" -eq 0 ]
+	[[ "$output" == *.It* ]]
+}
+
+@test "addresses that others can reach need --allow-remote" {
+	valet --listen 0.0.0.0:0 -- cat
+	refused 1 "--allow-remote"
+	valet --listen nonsense -- cat
+	refused 1 "nonsense"
+}
+
+@test "closed standard descriptors do no harm" {
+	run bash -c '"$MCP_VALET" --log-level error -- cat <&- >&- 2>&-'
+	[ "$status" -eq 0 ]
+}
