@@ -60,23 +60,30 @@ enum attribution attribute(const struct server_request *request, struct call **c
 {
 	struct session *session = request->session;
 	bool declared = capabilities_cover(&session->caps, &request->need);
-	struct call *ending = NULL;
+	const struct call *other;
 	*call = task_find_call(session, request_meta(request));
 	if (*call)
 		return ATTRIBUTED;
 	if (request->stream)
 		return attribute_by_stream(request, call);
 
-	/* What a call that nobody waits for may have asked stays in doubt, whatever else ends. */
-	if (count_suspects(&session->ending, declared, &ending))
-		return ATTRIBUTION_HOPELESS;
+	/* What a cancelled call may have asked stays in doubt: it may end without a word. An abandoned one is expected to
+	 * answer, and then it is out of question. */
+	unsigned ending = 0;
+	TAILQ_FOREACH (other, &session->ending, link) {
+		if (is_suspect(other, declared) && other->cancel_sent)
+			return ATTRIBUTION_HOPELESS;
+		ending += is_suspect(other, declared);
+	}
 	unsigned running = count_suspects(&session->running, declared, call);
 	running += count_waiting_suspects(request, &session->parked, declared, call);
 	running += count_waiting_suspects(request, &session->resuming, declared, call);
-	if (running > 1)
-		return ATTRIBUTION_UNSURE;
+	if (running + ending > 1)
+		return running ? ATTRIBUTION_UNSURE : ATTRIBUTION_HOPELESS;
 	if (running == 1)
 		return ATTRIBUTED;
+	if (ending == 1)
+		return ATTRIBUTION_HOPELESS;
 
 	/* Nothing runs: a parked call may ask something more, if there is only one. */
 	unsigned parked =

@@ -1,7 +1,8 @@
 // Child processes that die, hang, flood and mumble do not take mcp-valet with them.
 import test from 'node:test';
 import assert from 'node:assert/strict';
-import { answerAll, ask, call, children, fixture, retry, serve, sleep, textOf, until } from './valet.mjs';
+import { join } from 'node:path';
+import { answerAll, ask, call, children, fixture, recorded, retry, scratch, serve, sleep, textOf, until } from './valet.mjs';
 
 const misbehaving = kind => ['node', fixture('misbehaving.mjs'), kind];
 const asker = ['node', fixture('asker.mjs')];
@@ -19,10 +20,10 @@ test('a child killed while a call is parked: the retry says so, the next call wo
 });
 
 test('a child killed while it works: one clear error, the next call works', { timeout: 20000 }, async t => {
-  const valet = await serve(t, asker);
+  const record = join(scratch(t), 'record');
+  const valet = await serve(t, asker, { env: { RECORD: record } });
   const pending = call(valet, 'stubborn', { ms: 10000 });
-  await until(() => children(valet.pid).length, 'the child');
-  await sleep(600);
+  await until(() => recorded(record).length, 'the tool to start');
   process.kill(children(valet.pid)[0], 'SIGKILL');
   assert.equal((await pending).error.data.reason, 'lost');
   assert.equal(textOf((await call(valet, 'plain')).result), 'plain {}');

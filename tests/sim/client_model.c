@@ -94,8 +94,7 @@ static const char *elicitation_answer(struct world *world, unsigned number)
 {
 	switch (choose(world, 0, 5)) {
 	case 0:
-		return arena_printf(
-			&world->arena, "{\"action\":\"decline\",\"_meta\":{\"sim/a\":\"a%u\"}}", number);
+		return arena_printf(&world->arena, "{\"action\":\"decline\",\"_meta\":{\"sim/a\":\"a%u\"}}", number);
 	case 1:
 		return arena_printf(&world->arena, "{\"_meta\":{\"sim/a\":\"a%u\"},\"action\":\"cancel\"}", number);
 	default:
@@ -111,7 +110,8 @@ static const char *good_answer(struct world *world, struct span method, unsigned
 		return elicitation_answer(world, number);
 	if (json_string_is(method, "sampling/createMessage"))
 		return arena_printf(&world->arena,
-			"{\"role\":\"assistant\",\"content\":{\"type\":\"text\",\"text\":\"hi\",\"v\":%s},\"model\":\"m\","
+			"{\"role\":\"assistant\",\"content\":{\"type\":\"text\",\"text\":\"hi\",\"v\":%s},\"model\":"
+			"\"m\","
 			"\"_meta\":{\"sim/a\":\"a%u\"}}",
 			payload(world), number);
 	return arena_printf(&world->arena,
@@ -140,8 +140,7 @@ static void write_answers(struct ask *ask, struct span round, unsigned percent, 
 		first = false;
 	}
 	while (json_next_member(&walk, &member)) {
-		struct span key = span_of(
-			arena_printf(&world->arena, "\"%.*s\"", (int)member.key.len, member.key.ptr));
+		struct span key = span_of(arena_printf(&world->arena, "\"%.*s\"", (int)member.key.len, member.key.ptr));
 		if (!chance(world, percent))
 			continue;
 		struct answer *answer = ledger_answer(ask, key);
@@ -217,7 +216,8 @@ static void repeat_later(struct plan *plan)
 	struct world *world = plan->person->world;
 	int64_t count = plan->last->state.ptr ? choose(world, 1, 3) : 0; /* without a state it would be a new call */
 	for (int64_t i = 0; i < count; i++)
-		world_at(world, chance(world, 50) ? choose(world, 0, 20) : choose(world, 0, 60000), on_repeat, plan->last);
+		world_at(world, chance(world, 50) ? choose(world, 0, 20) : choose(world, 0, 60000), on_repeat,
+			plan->last);
 }
 
 /* Cheating: each of these must be refused, and change nothing. */
@@ -306,7 +306,7 @@ static void cheat_malformed(struct plan *plan)
 
 static void cheat(struct plan *plan)
 {
-	static void (*const cheats[])(struct plan *plan) = {
+	static void (*const cheats[])(struct plan * plan) = {
 		cheat_tamper, cheat_steal, cheat_other_request, cheat_replay, cheat_malformed};
 	plan->cheats++;
 	cheats[choose(plan->person->world, 0, 4)](plan);
@@ -440,8 +440,8 @@ static struct job *some_job(struct world *world, unsigned principal)
 		job = ledger_job(world, principal, list ? "tools/list" : "server/discover", NULL);
 	} else if (dice < 85) {
 		job = ledger_job(world, principal, "tools/call", name);
-		job->params = span_of(arena_printf(
-			&world->arena, "\"name\":\"%s\",\"arguments\":{\"v\":%s}", name, payload(world)));
+		job->params = span_of(
+			arena_printf(&world->arena, "\"name\":\"%s\",\"arguments\":{\"v\":%s}", name, payload(world)));
 	} else if (dice < 93) {
 		job = ledger_job(world, principal, "prompts/get", name);
 		job->params = span_of(arena_printf(&world->arena, "\"arguments\":{},\"name\":\"%s\"", name));
@@ -460,8 +460,9 @@ static void on_start(struct world *world, void *arg)
 	struct ask *ask = make_ask(plan, plan->person);
 	if (model_of(world)->keys_ahead && strcmp(plan->job->method, "tools/call") == 0 && chance(world, 50))
 		write_answers(ask,
-			span_of("{\"first\":{\"method\":\"elicitation/create\"},\"second\":{\"method\":\"roots/list\"}}"), 80,
-			false);
+			span_of("{\"first\":{\"method\":\"elicitation/create\"},\"second\":{\"method\":\"roots/"
+				"list\"}}"),
+			80, false);
 	send_honest(plan, ask);
 }
 

@@ -93,7 +93,8 @@ static void check_open_asks(struct world *world)
 	for (const struct link *link = world->ledger->links; link; link = link->next)
 		links += link->open;
 	if (open != counts.exchanges)
-		world_fail(world, "invariant 1: %zu requests are open, and the core counts %zu", open, counts.exchanges);
+		world_fail(
+			world, "invariant 1: %zu requests are open, and the core counts %zu", open, counts.exchanges);
 	if (links != counts.sessions)
 		world_fail(world, "%zu connections are open, and the core counts %zu sessions", links, counts.sessions);
 }

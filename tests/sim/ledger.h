@@ -66,13 +66,14 @@ struct question {
 	bool held;	 /* asked while several were: known when one is left, if no call ends before its question */
 	enum policy_kind kind;
 	bool url, tools, no_schema;
-	const char *id;		     /* as spelled */
-	const char *progress_token;  /* as spelled, or NULL */
+	const char *id;		    /* as spelled */
+	const char *progress_token; /* as spelled, or NULL */
 	double progress;
 	struct span params; /* or a NULL ptr */
 	enum question_state state;
 	bool was_asked;
 	int64_t open_ms;
+	struct span result, error; /* what it was answered */
 };
 
 struct answer {

@@ -69,8 +69,7 @@ static struct entry *read_entry(struct ask *ask, const struct json_member *membe
 	struct world *world = ask->world;
 	struct entry *entry = arena_alloc(&world->arena, sizeof(*entry));
 	struct span method = get(member->value, "method"), params = get(member->value, "params");
-	entry->key = span_of(
-		arena_printf(&world->arena, "\"%.*s\"", (int)member->key.len, member->key.ptr));
+	entry->key = span_of(arena_printf(&world->arena, "\"%.*s\"", (int)member->key.len, member->key.ptr));
 	struct capability_need need = {.kind = POLICY_KINDS};
 	for (int kind = 0; kind < POLICY_KINDS; kind++)
 		if (method.ptr && json_string_is(method, entry_method((enum policy_kind)kind)))

@@ -303,17 +303,16 @@ static void check_client_answer(struct question *question, struct answer *answer
 		world_fail(world, "invariant 2: answer a%u of principal %u went to a session of %u", answer->number,
 			ask->job->principal, question->link->principal);
 	if (ahead) {
-		if (question->job != ask->job && !ledger_is_loose(question))
+		if (question->job != ask->job && !ledger_is_loose(question) && !is_adopted(question))
 			world_fail(world, "invariant 2: answer a%u went ahead to another call", answer->number);
 	} else if (!entry) {
 		world_fail(world, "invariant 2: answer a%u went upstream without a question", answer->number);
-	} else if (entry->question ? entry->question != question
-				   : !is_adopted(question)) {
+	} else if (entry->question ? entry->question != question : !is_adopted(question)) {
 		world_fail(world, "invariant 2: answer a%u for q%u went to q%u", answer->number,
 			entry->question ? entry->question->number : 0, question->number);
 	}
-	bool shared = ((entry && !entry->question) || (ahead && is_adopted(question))) &&
-		      answer->used_by == question->link;
+	bool shared =
+		((entry && !entry->question) || (ahead && is_adopted(question))) && answer->used_by == question->link;
 	if (answer->used && !shared)
 		world_fail(world, "invariant 2: answer a%u was used twice", answer->number);
 	answer->used++;
@@ -364,6 +363,8 @@ static void take_answer(struct link *link, const struct message *message)
 	else
 		check_own_answer(question, message->result, message->error);
 	question->state = QUESTION_ANSWERED;
+	question->result = message->result;
+	question->error = message->error;
 }
 
 void ledger_to_server(struct link *link, enum upstream_kind kind, uint64_t request_id, struct span text, bool dropped)
@@ -530,8 +531,8 @@ void ledger_link_over(struct link *link, bool by_core)
 		if (question->link != link || question->state != QUESTION_OPEN)
 			continue;
 		if (by_core && !ledger->over)
-			world_fail(link->world, "invariant 3: the proxy closed s%u without an answer to q%u", link->number,
-				question->number);
+			world_fail(link->world, "invariant 3: the proxy closed s%u without an answer to q%u",
+				link->number, question->number);
 		question->state = QUESTION_VOID;
 	}
 	for (struct job *job = ledger->jobs; job; job = job->next)

@@ -3,8 +3,6 @@
 
 #include "tests/sim/sim.h"
 
-#include <stdlib.h>
-
 enum { HOUR_MS = 3600000 };
 
 static bool may_open(struct world *world)
@@ -33,7 +31,8 @@ static void choose_faults(struct world *world, struct nature *nature)
 		*faults[i] = amounts[choose(world, 0, 5)];
 	nature->full_queue = chance(world, 5) ? 5 : 0;
 	nature->no_open = chance(world, 5) ? 50 : 0;
-	nature->handshake = chance(world, 70) ? HANDSHAKE_GOOD : (unsigned)choose(world, HANDSHAKE_GOOD, HANDSHAKE_STRANGE);
+	nature->handshake =
+		chance(world, 70) ? HANDSHAKE_GOOD : (unsigned)choose(world, HANDSHAKE_GOOD, HANDSHAKE_STRANGE);
 	nature->knows_no_ping = chance(world, 20);
 }
 
@@ -54,23 +53,13 @@ static void choose_nature(struct world *world, struct nature *nature)
 		choose_faults(world, nature);
 }
 
-static char *copy(const char *text)
-{
-	char *own = span_dup(span_of(text));
-	if (!own)
-		abort();
-	return own;
-}
-
 static void choose_keys(struct world *world)
 {
 	struct policy_rule *rule = &world->policy->defaults;
 	struct model *model = world->model;
-	rule->input_keys = calloc(2, sizeof(*rule->input_keys));
-	if (!rule->input_keys)
-		abort();
-	rule->input_keys[0] = copy("first");
-	rule->input_keys[1] = copy("second");
+	rule->input_keys = arena_alloc(&world->arena, 2 * sizeof(*rule->input_keys));
+	rule->input_keys[0] = arena_printf(&world->arena, "first");
+	rule->input_keys[1] = arena_printf(&world->arena, "second");
 	rule->input_key_count = 2;
 	model->keys_ahead = world->ledger->keys_by_policy = true;
 }
@@ -84,9 +73,10 @@ static void choose_actions(struct world *world)
 				     : chance(world, 30) ? POLICY_ANSWER
 							 : POLICY_FORWARD;
 	if (rule->action[POLICY_ELICITATION] == POLICY_ANSWER)
-		rule->answer[POLICY_ELICITATION] = copy("{\"action\":\"accept\",\"content\":{\"by\":\"policy\"}}");
+		rule->answer[POLICY_ELICITATION] =
+			arena_printf(&world->arena, "{\"action\":\"accept\",\"content\":{\"by\":\"policy\"}}");
 	if (rule->action[POLICY_ROOTS] == POLICY_ANSWER)
-		rule->answer[POLICY_ROOTS] = copy("{\"roots\":[{\"uri\":\"file:///policy\"}]}");
+		rule->answer[POLICY_ROOTS] = arena_printf(&world->arena, "{\"roots\":[{\"uri\":\"file:///policy\"}]}");
 }
 
 static void choose_policy(struct world *world, bool benign)

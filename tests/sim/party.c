@@ -75,8 +75,7 @@ static void add_meta(const struct ask *ask, struct buf *out)
 	if (ask->progress_token)
 		buf_printf(out, "\"progressToken\":%s,", ask->progress_token);
 	if (ask->log_level >= 0)
-		buf_printf(
-			out, "\"io.modelcontextprotocol/logLevel\":\"%s\",", level_names[ask->log_level]);
+		buf_printf(out, "\"io.modelcontextprotocol/logLevel\":\"%s\",", level_names[ask->log_level]);
 	buf_add_text(out, "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"sim\",\"version\":\"1\"},"
 			  "\"io.modelcontextprotocol/clientCapabilities\":");
 	buf_add_span(out, ask->caps_text);

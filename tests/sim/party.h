@@ -44,7 +44,8 @@ struct party *party_new(struct world *world, unsigned principal, bool over_http)
 struct ask *ask_new(struct party *party, struct job *job, const char *caps);
 void ask_send(struct ask *ask);
 /* A message that is no good request; it has one response, an error, under `id` (NULL: without an id). */
-struct ask *party_send_bad(struct party *party, const char *id, struct span text, const struct request_headers *headers);
+struct ask *party_send_bad(
+	struct party *party, const char *id, struct span text, const struct request_headers *headers);
 /* A notification. */
 void party_notify(struct party *party, struct span text);
 /* The client cancels: by message over stdio, by closing over HTTP. */

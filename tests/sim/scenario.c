@@ -65,16 +65,15 @@ const char *caps_text(struct scenario *scenario, const char *list)
 	struct arena *arena = &scenario->world->arena;
 	const char *with = arena_printf(arena, ",%s,", list);
 	const char *elicitation = strstr(with, ",elicitation.url,")
-					  ? strstr(with, ",elicitation,")
-						    ? ",\"elicitation\":{\"form\":{},\"url\":{}}"
-						    : ",\"elicitation\":{\"url\":{}}"
+					  ? strstr(with, ",elicitation,") ? ",\"elicitation\":{\"form\":{},\"url\":{}}"
+									  : ",\"elicitation\":{\"url\":{}}"
 				  : strstr(with, ",elicitation,") ? ",\"elicitation\":{}"
 								  : "";
 	const char *sampling = strstr(with, ",sampling.tools,") ? ",\"sampling\":{\"tools\":{}}"
 			       : strstr(with, ",sampling,")	? ",\"sampling\":{}"
 								: "";
-	return arena_printf(arena, "{\"x\":{}%s%s%s}", strstr(with, ",roots,") ? ",\"roots\":{}" : "", sampling,
-		elicitation);
+	return arena_printf(
+		arena, "{\"x\":{}%s%s%s}", strstr(with, ",roots,") ? ",\"roots\":{}" : "", sampling, elicitation);
 }
 
 /* Statements about the world. */

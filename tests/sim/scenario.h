@@ -10,6 +10,7 @@
  *   A calls j tools/call NAME [arguments JSON] [progress TOKEN] [answers KEY=ANSWER ...]
  *   A sends j tools/list            a request without a name
  *   A retries j [KEY=ANSWER ...] [round N] [tampered] [as k] [declares ...]
+ *   A repeats j [N]                 the N-th request of the job once more, the last one without N
  *   A cancels j | A vanishes
  *   server asks q elicitation|url|form|sampling|tools|roots in j [stream] [token T] [schema JSON]
  *   server asks q roots at A        in no call, on the newest connection of A
@@ -53,7 +54,6 @@ struct labelled_job {
 struct labelled_question {
 	const char *label;
 	struct question *question;
-	struct span result, error;
 };
 
 struct scenario {

@@ -22,7 +22,8 @@ static void add_answer(struct scenario *scenario, struct ask *ask, const char *w
 		{"decline", "{\"action\":\"decline\",\"_meta\":{\"sim/a\":\"a%u\"}}"},
 		{"cancel", "{\"action\":\"cancel\",\"_meta\":{\"sim/a\":\"a%u\"}}"},
 		{"roots", "{\"roots\":[{\"uri\":\"file:///r\"}],\"_meta\":{\"sim/a\":\"a%u\"}}"},
-		{"text", "{\"role\":\"assistant\",\"content\":{\"type\":\"text\",\"text\":\"t\"},\"model\":\"m\",\"_meta\":"
+		{"text", "{\"role\":\"assistant\",\"content\":{\"type\":\"text\",\"text\":\"t\"},\"model\":\"m\",\"_"
+			 "meta\":"
 			 "{\"sim/a\":\"a%u\"}}"},
 	};
 	struct arena *arena = &scenario->world->arena;
@@ -37,6 +38,9 @@ static void add_answer(struct scenario *scenario, struct ask *ask, const char *w
 				answer->number, mark + 2);
 			break;
 		}
+	if (text[0] == '{' && !strstr(text, "sim/a"))
+		text = arena_printf(arena, "%.*s%s\"_meta\":{\"sim/a\":\"a%u\"}}", (int)strlen(text) - 1, text,
+			text[1] == '}' ? "" : ",", answer->number);
 	answer->value = span_of(text);
 	buf_printf(out, "%s%s:%s", out->len > 1 ? "," : "", answer->key.ptr, text);
 }
@@ -148,6 +152,22 @@ static void play_retry(struct scenario *scenario, struct actor *actor, char **wo
 	send(scenario, other, ask);
 }
 
+/* A repeats LABEL [N] */
+static void play_repeat(struct scenario *scenario, struct actor *actor, char **words)
+{
+	struct labelled_job *job = find_labelled_job(scenario, words[0]);
+	unsigned number = job && words[1] ? (unsigned)atoi(words[1]) : job ? job->count : 0;
+	if (number == 0 || number > job->count) {
+		scenario_fail(scenario, "nothing to repeat");
+		return;
+	}
+	const struct ask *first = job->asks[number - 1];
+	struct ask *ask = ask_new(party_of(scenario, actor), job->job, actor->caps);
+	ask->state = first->state;
+	ask->answers = first->answers;
+	send(scenario, job, ask);
+}
+
 static void play_cancel(struct scenario *scenario, char **words)
 {
 	struct labelled_job *job = find_labelled_job(scenario, words[0]);
@@ -167,6 +187,8 @@ void play_actor(struct scenario *scenario, struct actor *actor, char **words)
 		play_call(scenario, actor, words + 1, false);
 	else if (word_is(words, "retries"))
 		play_retry(scenario, actor, words + 1);
+	else if (word_is(words, "repeats"))
+		play_repeat(scenario, actor, words + 1);
 	else if (word_is(words, "cancels"))
 		play_cancel(scenario, words + 1);
 	else if (word_is(words, "vanishes") && actor->party)

@@ -33,16 +33,19 @@ static void shake_hands(struct link *link, int64_t id, struct span params)
 	if (scenario->silent)
 		return;
 	if (scenario->plain_only && elicitation.len > 2)
-		say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32603,\"message\":\"Unrecognized\"}}",
+		say(link, 0,
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32603,\"message\":\"Unrecognized\"}}",
 			(long long)id);
 	else if (scenario->names_version && !json_string_is(offered, scenario->version))
 		say(link, 0,
-			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32602,\"message\":\"Unsupported\",\"data\":"
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32602,\"message\":\"Unsupported\","
+			"\"data\":"
 			"{\"supported\":[\"%s\"]}}}",
 			(long long)id, scenario->version);
 	else
 		say(link, 0,
-			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"protocolVersion\":\"%s\",\"capabilities\":{\"tools\":"
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"protocolVersion\":\"%s\",\"capabilities\":{"
+			"\"tools\":"
 			"{}},\"serverInfo\":{\"name\":\"legacy\",\"version\":\"1\"}}}",
 			(long long)id, scenario->version);
 }
@@ -60,7 +63,6 @@ static void on_request(struct link *link, const struct message *message)
 
 static void on_from_proxy(struct link *link, struct span text)
 {
-	struct scenario *scenario = scenario_of(link);
 	struct span value;
 	struct json_index index = {0};
 	struct message message;
@@ -69,13 +71,6 @@ static void on_from_proxy(struct link *link, struct span text)
 		return;
 	if (message.kind == MESSAGE_REQUEST)
 		on_request(link, &message);
-	for (unsigned i = 0; message.kind == MESSAGE_RESPONSE && i < scenario->question_count; i++) {
-		struct labelled_question *question = &scenario->questions[i];
-		if (question->question->link != link || !span_is(message.id, question->question->id))
-			continue;
-		question->result = message.result;
-		question->error = message.error;
-	}
 }
 
 static bool may_open(struct world *world)
@@ -164,15 +159,14 @@ static const char *question_params(struct question *question, const char *sort, 
 		return arena_printf(arena, "\"message\":\"m\",\"requestedSchema\":%s,", schema);
 	if (strcmp(sort, "roots") == 0)
 		return "";
-	return question->tools ? "\"messages\":[],\"maxTokens\":9,\"tools\":[],"
-			       : "\"messages\":[],\"maxTokens\":9,";
+	return question->tools ? "\"messages\":[],\"maxTokens\":9,\"tools\":[]," : "\"messages\":[],\"maxTokens\":9,";
 }
 
 static enum policy_kind kind_of(const char *sort)
 {
-	return strcmp(sort, "roots") == 0					      ? POLICY_ROOTS
+	return strcmp(sort, "roots") == 0				     ? POLICY_ROOTS
 	       : strcmp(sort, "sampling") == 0 || strcmp(sort, "tools") == 0 ? POLICY_SAMPLING
-									      : POLICY_ELICITATION;
+									     : POLICY_ELICITATION;
 }
 
 /* server asks Q SORT in LABEL | at NAME … */
@@ -206,12 +200,12 @@ static void play_ask(struct scenario *scenario, char **words)
 	}
 	scenario->questions[scenario->question_count++] =
 		(struct labelled_question){.label = label, .question = question};
-	const char *token = question->progress_token
-				    ? arena_printf(arena, ",\"progressToken\":%s", question->progress_token)
-				    : "";
+	const char *token =
+		question->progress_token ? arena_printf(arena, ",\"progressToken\":%s", question->progress_token) : "";
 	say(link, stream,
 		"{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"%s\",\"params\":{%s\"_meta\":{\"sim/q\":\"q%u\"%s}}}",
-		question->id, methods[question->kind], question_params(question, sort, schema), question->number, token);
+		question->id, methods[question->kind], question_params(question, sort, schema), question->number,
+		token);
 }
 
 static void play_about_job(struct scenario *scenario, struct labelled_job *job, const char *verb, const char *word)
@@ -223,7 +217,8 @@ static void play_about_job(struct scenario *scenario, struct labelled_job *job, 
 		scenario_fail(scenario, "the server knows nothing of %s", job->label);
 	else if (strcmp(verb, "answers") == 0)
 		say(link, id,
-			"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"content\":[],\"structuredContent\":%s,\"_meta\":"
+			"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"content\":[],\"structuredContent\":%s,\"_"
+			"meta\":"
 			"{\"sim/r\":\"t%u\"}}}",
 			(unsigned long long)id, word ? word : "{}", number);
 	else if (strcmp(verb, "fails") == 0)
@@ -267,5 +262,6 @@ void play_server(struct scenario *scenario, char **words)
 	else if (job)
 		play_about_job(scenario, job, words[0], words[2]);
 	else
-		scenario_fail(scenario, "not understood: server %s %s", words[0] ? words[0] : "", words[1] ? words[1] : "");
+		scenario_fail(
+			scenario, "not understood: server %s %s", words[0] ? words[0] : "", words[1] ? words[1] : "");
 }

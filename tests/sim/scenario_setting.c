@@ -53,7 +53,7 @@ static bool set_number(struct policy *policy, const char *key, const char *word)
 	return false;
 }
 
-static bool set_action(struct policy_rule *rule, const char *key, const char *word)
+static bool set_action(struct policy_rule *rule, const char *key, char *word)
 {
 	static const char *const kinds[POLICY_KINDS] = {
 		[POLICY_ELICITATION] = "rule.elicitation",
@@ -70,14 +70,13 @@ static bool set_action(struct policy_rule *rule, const char *key, const char *wo
 				return true;
 			}
 		rule->action[kind] = POLICY_ANSWER;
-		free(rule->answer[kind]);
-		rule->answer[kind] = strdup(word);
-		return rule->answer[kind] != NULL;
+		rule->answer[kind] = word;
+		return true;
 	}
 	return false;
 }
 
-static bool set_word(struct scenario *scenario, const char *key, const char *word)
+static bool set_word(struct scenario *scenario, const char *key, char *word)
 {
 	struct policy_rule *rule = &scenario->world->policy->defaults;
 	if (strcmp(key, "rule.undeclared") == 0)
@@ -95,11 +94,9 @@ static void set_keys(struct scenario *scenario, char **words)
 	size_t count = 0;
 	while (words[count])
 		count++;
-	rule->input_keys = calloc(count, sizeof(*rule->input_keys));
-	for (size_t i = 0; rule->input_keys && i < count; i++) {
-		rule->input_keys[i] = strdup(words[i]);
-		rule->input_key_count += rule->input_keys[i] != NULL;
-	}
+	rule->input_keys = arena_alloc(&scenario->world->arena, count * sizeof(*rule->input_keys));
+	rule->input_key_count = count;
+	memcpy(rule->input_keys, words, count * sizeof(*words));
 	scenario->world->ledger->keys_by_policy = true;
 }
 

@@ -5,8 +5,8 @@
  *   sim --scenario FILE... [--verbose]      plays scenario files
  *
  * Output is TAP. */
-#include "tests/sim/model.h"
 #include "tests/sim/sim.h"
+#include "tests/sim/model.h"
 
 #include <getopt.h>
 #include <sodium.h>
@@ -85,8 +85,8 @@ static void show(const char *program, uint64_t seed)
 
 static struct progress *share(size_t count)
 {
-	void *shared = mmap(
-		NULL, count * sizeof(struct progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *shared =
+		mmap(NULL, count * sizeof(struct progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED) {
 		perror("mmap");
 		exit(2);

@@ -105,6 +105,10 @@ void world_end(struct world *world)
 	world->verbose = false;
 	parties_gone(world);
 	proxy_free(world->proxy);
+	/* What a driver has put in is the arena's. */
+	world->policy->defaults.input_keys = NULL;
+	world->policy->defaults.input_key_count = 0;
+	memset(world->policy->defaults.answer, 0, sizeof(world->policy->defaults.answer));
 	policy_unref(world->policy);
 	keyring_unref(world->keys);
 	world->proxy = NULL;

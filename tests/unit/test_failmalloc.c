@@ -1,0 +1,565 @@
+/* Allocation failure: a scripted run of the whole core, over and over, and in the n-th run the n-th allocation fails; then
+ * the n-th and all that follow it for a while. Whatever fails, nothing crashes, nothing leaks, every request has its one
+ * response, every elicitation that was not answered by its client was cancelled, and the core is empty at the end.
+ *
+ * Linked with -Wl,--wrap for malloc, calloc, realloc, reallocarray, strdup and free: only what our own objects allocate is
+ * counted and fails, and what the script itself needs is static. */
+#include "proxy/message.h"
+#include "proxy/proxy.h"
+
+#include <setjmp.h>
+#include <sodium.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* The allocator. */
+
+static struct {
+	size_t count;	   /* allocations so far */
+	size_t fail_at;	   /* which of them fails, from 1; 0: none */
+	size_t fail_until; /* the last one that fails */
+	long live;
+} heap;
+
+static bool must_fail(void)
+{
+	heap.count++;
+	return heap.fail_at && heap.count >= heap.fail_at && heap.count <= heap.fail_until;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__real_reallocarray(void *memory, size_t count, size_t size);
+char *__real_strdup(const char *text);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_reallocarray(void *memory, size_t count, size_t size);
+char *__wrap_strdup(const char *text);
+void __wrap_free(void *memory);
+
+void *__wrap_malloc(size_t size)
+{
+	void *memory = must_fail() ? NULL : __real_malloc(size);
+	heap.live += memory != NULL;
+	return memory;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	void *memory = must_fail() ? NULL : __real_calloc(count, size);
+	heap.live += memory != NULL;
+	return memory;
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+	void *grown = must_fail() ? NULL : __real_realloc(memory, size);
+	heap.live += grown != NULL && memory == NULL;
+	return grown;
+}
+
+void *__wrap_reallocarray(void *memory, size_t count, size_t size)
+{
+	void *grown = must_fail() ? NULL : __real_reallocarray(memory, count, size);
+	heap.live += grown != NULL && memory == NULL;
+	return grown;
+}
+
+char *__wrap_strdup(const char *text)
+{
+	char *copy = must_fail() ? NULL : __real_strdup(text);
+	heap.live += copy != NULL;
+	return copy;
+}
+
+void __wrap_free(void *memory)
+{
+	heap.live -= memory != NULL;
+	__real_free(memory);
+}
+
+/* The world: a clock, a server, a client. */
+
+enum { MAX_TEXT = 4096, MAX_MAIL = 64, MAX_REQUESTS = 64, MAX_LINKS = 16 };
+
+struct link {
+	struct session *session;
+	bool open;
+	bool asked; /* an elicitation is open */
+};
+
+static struct {
+	int64_t now_ms;
+	uint8_t random;
+	struct proxy *proxy;
+	struct link links[MAX_LINKS];
+	unsigned link_count;
+	struct mail {
+		struct link *link;
+		char text[MAX_TEXT];
+	} mail[MAX_MAIL]; /* from the server, on its way */
+	unsigned mail_first, mail_count;
+	unsigned urls_required;
+	struct client client;
+	unsigned requests, responses;
+	unsigned open[MAX_REQUESTS]; /* by id: responses that are owed */
+	char state[MAX_TEXT];	     /* of the newest round, and whose request it was */
+	unsigned state_of;
+	unsigned rounds, results;
+} world;
+
+static int64_t now_ms(void *ctx)
+{
+	(void)ctx;
+	return world.now_ms;
+}
+
+static void random_bytes(void *ctx, void *out, size_t len)
+{
+	(void)ctx;
+	for (size_t i = 0; i < len; i++)
+		((uint8_t *)out)[i] = world.random++;
+}
+
+static void take_log(void *ctx, const struct log_line *line)
+{
+	(void)ctx;
+	assert_non_null(line->event);
+	assert_non_null(line->text);
+}
+
+static const struct env env = {
+	.now_ms = now_ms, .wall_ms = now_ms, .random = random_bytes, .log = take_log, .log_level = LOG_DEBUG};
+
+/* The server. */
+
+static void say(struct link *link, const char *format, ...) PRINTF_LIKE(2, 3);
+
+static void say(struct link *link, const char *format, ...)
+{
+	va_list args;
+	if (world.mail_count == MAX_MAIL)
+		return;
+	struct mail *mail = &world.mail[(world.mail_first + world.mail_count++) % MAX_MAIL];
+	mail->link = link;
+	va_start(args, format);
+	vsnprintf(mail->text, sizeof(mail->text), format, args);
+	va_end(args);
+}
+
+static void serve_call(struct link *link, long long id, struct span params)
+{
+	struct span name, task;
+	if (!json_get(params, NULL, "name", &name))
+		name = SPAN("\"\"");
+	bool as_task = json_get(params, NULL, "task", &task) > 0;
+	if (json_string_is(name, "ask")) {
+		link->asked = true;
+		say(link,
+			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%lld,"
+			"\"progress\":1}}",
+			id);
+		say(link,
+			"{\"jsonrpc\":\"2.0\",\"id\":\"%lld\",\"method\":\"elicitation/"
+			"create\",\"params\":{\"message\":"
+			"\"m\",\"requestedSchema\":{},\"_meta\":{\"progressToken\":\"p\"}}}",
+			id);
+		say(link, "{\"jsonrpc\":\"2.0\",\"id\":\"r\",\"method\":\"roots/list\"}");
+	} else if (json_string_is(name, "urls") && world.urls_required++ == 0) {
+		say(link,
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32042,\"message\":\"m\",\"data\":"
+			"{\"elicitations\":[{\"mode\":\"url\",\"elicitationId\":\"u\",\"url\":\"https://x/\"}]}}}",
+			id);
+	} else if (json_string_is(name, "task") && as_task) {
+		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"task\":{\"taskId\":\"x\"}}}", id);
+	} else if (json_string_is(name, "task")) {
+		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32601,\"message\":\"as a task\"}}",
+			id);
+	} else if (!json_string_is(name, "hang")) {
+		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"content\":[],\"_meta\":{\"a\":1}}}", id);
+	}
+}
+
+static void serve(struct link *link, struct span text)
+{
+	struct span value, method = {0}, params = {0}, id = {0}, result;
+	struct error error;
+	int64_t number = 0;
+	assert_int_equal(json_check(text, &value, NULL, &error), 0);
+	json_get(value, NULL, "params", &params);
+	json_get(value, NULL, "id", &id);
+	if (id.ptr)
+		json_integer(id, &number);
+	if (!json_get(value, NULL, "method", &method)) { /* an answer; never an error to an elicitation */
+		assert_true(json_string_is(id, "r") || json_get(value, NULL, "result", &result));
+		link->asked &= json_string_is(id, "r");
+		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{\"content\":[]}}", (int)(id.len - 2),
+			id.ptr + 1);
+	} else if (!id.ptr) { /* a notification */
+		return;
+	} else if (json_string_is(method, "initialize")) {
+		say(link,
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"protocolVersion\":\"2025-11-25\","
+			"\"capabilities\":"
+			"{\"tools\":{\"listChanged\":true},\"logging\":{},\"resources\":{\"subscribe\":true},\"tasks\":"
+			"{\"requests\":{\"tools\":{\"call\":{}}}}},"
+			"\"serverInfo\":"
+			"{\"name\":\"s\",\"version\":\"1\"},\"instructions\":\"i\"}}",
+			(long long)number);
+	} else if (json_string_is(method, "tools/list")) {
+		say(link,
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"tools\":[{\"name\":\"t\",\"inputSchema\":{"
+			"\"type\":"
+			"\"object\",\"x-mcp-header\":1},\"execution\":{}}]}}",
+			(long long)number);
+	} else if (json_string_is(method, "tools/call")) {
+		serve_call(link, (long long)number, params);
+	} else {
+		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{}}", (long long)number);
+	}
+}
+
+static struct upstream *on_open(void *ctx, struct session *session, struct error *error)
+{
+	(void)ctx;
+	if (world.link_count == MAX_LINKS) {
+		error_set(error, ERROR_SYSTEM, "no more");
+		return NULL;
+	}
+	struct link *link = &world.links[world.link_count++];
+	*link = (struct link){.session = session, .open = true};
+	return (struct upstream *)link;
+}
+
+static int on_send(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message)
+{
+	struct link *link = (struct link *)upstream;
+	static char text[MAX_TEXT];
+	assert_true(buf_ok(message));
+	assert_true(link->open);
+	assert_int_equal(kind == UPSTREAM_REQUEST, request_id != 0);
+	assert_in_range(message->len, 1, sizeof(text) - 1);
+	memcpy(text, message->data, message->len);
+	size_t len = message->len;
+	buf_free(message);
+	serve(link, (struct span){text, len});
+	return 0;
+}
+
+static void on_establish(struct upstream *upstream, const char *version)
+{
+	(void)version;
+	session_on_established(((struct link *)upstream)->session);
+}
+
+static void on_forget(struct upstream *upstream, uint64_t request_id)
+{
+	(void)upstream;
+	(void)request_id;
+}
+
+static void on_close(struct upstream *upstream)
+{
+	struct link *link = (struct link *)upstream;
+	assert_true(link->open);
+	link->open = false;
+}
+
+static const struct upstream_ops upstream_ops = {
+	.open = on_open, .send = on_send, .establish = on_establish, .forget = on_forget, .close = on_close};
+
+/* The client. */
+
+static void on_notify(struct client *client, struct buf *message)
+{
+	(void)client;
+	buf_free(message);
+}
+
+static void note_round(struct span result, unsigned id)
+{
+	struct span type, state;
+	world.results++;
+	if (!json_get(result, NULL, "resultType", &type) || !json_string_is(type, "input_required") ||
+		!json_get(result, NULL, "requestState", &state))
+		return;
+	assert_in_range(state.len, 1, sizeof(world.state) - 1);
+	memcpy(world.state, state.ptr, state.len);
+	world.state[state.len] = '\0';
+	world.state_of = id;
+	world.rounds++;
+}
+
+/* A response that is not complete for lack of memory is one all the same, though whose it was cannot be told: the face
+ * closes the connection. */
+static void on_respond(struct client *client, int http_status, struct buf *message)
+{
+	(void)client;
+	struct span value, id, result;
+	struct error error;
+	int64_t number = 0;
+	world.responses++;
+	assert_true(http_status >= 200);
+	if (buf_ok(message)) {
+		assert_int_equal(json_check(buf_span(message), &value, NULL, &error), 0);
+		assert_int_equal(json_get(value, NULL, "id", &id), 1);
+		assert_true(json_integer(id, &number));
+		assert_in_range(number, 1, MAX_REQUESTS - 1);
+		assert_int_equal(world.open[number], 1);
+		world.open[number] = 0;
+		if (json_get(value, NULL, "result", &result))
+			note_round(result, (unsigned)number);
+	}
+	buf_free(message);
+}
+
+static const struct face_ops face_ops = {.notify = on_notify, .respond = on_respond};
+
+static const char meta[] =
+	"\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"progressToken\":\"t\","
+	"\"io.modelcontextprotocol/logLevel\":\"info\",\"io.modelcontextprotocol/"
+	"clientInfo\":{\"name\":\"c\",\"version\":"
+	"\"1\"},\"traceparent\":\"00-0123456789abcdef0123456789abcdef-0123456789abcdef-01\","
+	"\"io.modelcontextprotocol/clientCapabilities\":{\"roots\":{},\"elicitation\":{\"form\":{},\"url\":{}}}}";
+
+static void turn(void)
+{
+	while (world.mail_count) {
+		struct mail *mail = &world.mail[world.mail_first];
+		world.mail_first = (world.mail_first + 1) % MAX_MAIL;
+		world.mail_count--;
+		if (mail->link->open)
+			session_on_message(mail->link->session, span_of(mail->text), 0);
+	}
+	proxy_turn(world.proxy);
+}
+
+static void advance(int64_t ms)
+{
+	int64_t until_ms = world.now_ms + ms;
+	for (;;) {
+		turn();
+		int64_t due_ms = proxy_next_due(world.proxy);
+		if (world.mail_count || due_ms <= world.now_ms)
+			continue;
+		if (due_ms > until_ms)
+			break;
+		world.now_ms = due_ms;
+	}
+	world.now_ms = until_ms;
+}
+
+static unsigned request(const char *method, const char *params)
+{
+	static char text[2 * MAX_TEXT];
+	unsigned id = ++world.requests;
+	assert_in_range(id, 1, MAX_REQUESTS - 1);
+	world.open[id] = 1;
+	snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"%s\",\"params\":{%s%s%s}}", id,
+		method, params, params[0] ? "," : "", meta);
+	proxy_receive(world.proxy, &world.client, span_of(text), NULL);
+	return id;
+}
+
+static void cancel(unsigned id)
+{
+	char text[200];
+	size_t open = proxy_counts(world.proxy).exchanges;
+	snprintf(text, sizeof(text),
+		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":%u}}", id);
+	proxy_receive(world.proxy, &world.client, span_of(text), NULL);
+	world.open[id] = 0;
+	world.responses += (unsigned)(open - proxy_counts(world.proxy).exchanges); /* none is owed any more */
+}
+
+/* Brings the answers to the newest round, if there is one. */
+static void retry(const char *params, const char *answers)
+{
+	static char text[2 * MAX_TEXT];
+	if (!world.state[0])
+		return;
+	snprintf(text, sizeof(text), "%s,\"requestState\":%s,\"inputResponses\":{%s}", params, world.state, answers);
+	request("tools/call", text);
+	advance(100);
+}
+
+/* The script. */
+
+static void play_calls(void)
+{
+	static const char ask[] = "\"name\":\"ask\",\"arguments\":{\"\\u0061\":[1,{\"b\":2}]}";
+	static const char urls[] = "\"name\":\"urls\"";
+	static const char accept[] = "{\"action\":\"accept\",\"content\":{}}";
+	char answers[400];
+	request("server/discover", "");
+	request("tools/list", "");
+	advance(100);
+	request("tools/call", ask);
+	advance(100);
+	retry(ask, "\"input-2\":{\"roots\":[]}");
+	snprintf(answers, sizeof(answers), "\"input-1\":%s", accept);
+	retry(ask, answers);
+	retry(ask, answers); /* once more */
+	world.state[0] = '\0';
+	request("tools/call", urls);
+	advance(100);
+	retry(urls, answers);
+	advance(20000);
+	world.state[0] = '\0';
+	request("prompts/get", "\"name\":\"p\",\"arguments\":{\"x\":1}");
+	request("resources/read", "\"uri\":\"sim://a\"");
+	request("completion/complete", "\"ref\":{},\"argument\":{}");
+	advance(3000);
+	request("tools/call", "\"name\":\"task\",\"arguments\":{}");
+	request("tools/call", "\"name\":\"task\"");
+	advance(3000);
+	cancel(request("tools/call", "\"name\":\"hang\""));
+	request("tools/call", "\"name\":\"t\"");
+	advance(10000);
+}
+
+static void play_endings(void)
+{
+	unsigned listener = request("subscriptions/listen",
+		"\"notifications\":{\"toolsListChanged\":true,\"resourceSubscriptions\":[\"sim://a\",\"sim://b\"]}");
+	request("tools/call", "\"name\":\"ask\"");
+	advance(100);
+	if (world.link_count && world.links[world.link_count - 1].open) {
+		struct link *link = &world.links[world.link_count - 1];
+		say(link, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+		say(link, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+			  "message\",\"params\":{\"level\":\"error\",\"data\":1}}");
+		advance(30000); /* with a ping */
+		link->open = false;
+		session_on_lost(link->session, 0, "the server is gone");
+	}
+	advance(1000);
+	retry("\"name\":\"ask\"", "\"input-1\":{\"action\":\"decline\"}"); /* the call is lost */
+	request("tools/call", "\"name\":\"ask\"");
+	advance(1000000); /* abandoned */
+	request("tools/call", "\"name\":\"ask\"");
+	advance(100);
+	cancel(listener);
+	proxy_shutdown(world.proxy);
+	advance(20000);
+}
+
+static void check_end(void)
+{
+	client_gone(world.proxy, &world.client);
+	advance(1000000);
+	struct proxy_counts counts = proxy_counts(world.proxy);
+	assert_int_equal(counts.exchanges, 0);
+	assert_int_equal(counts.calls, 0);
+	assert_int_equal(counts.parked, 0);
+	assert_int_equal(counts.sessions, 0);
+	assert_int_equal(counts.server_requests, 0);
+	assert_int_equal(world.responses, world.requests);
+	for (unsigned i = 0; i < world.link_count; i++)
+		assert_false(world.links[i].open);
+	assert_true(proxy_next_due(world.proxy) == INT64_MAX);
+}
+
+/* Returns how many allocations the run made. */
+static size_t run_with(size_t fail_at, size_t fail_until, enum policy_rerun rerun)
+{
+	memset(&world, 0, sizeof(world));
+	world.now_ms = 1000;
+	heap.count = 0;
+	heap.fail_at = fail_at;
+	heap.fail_until = fail_until;
+	heap.live = 0;
+	struct policy *policy = policy_default();
+	struct keyring *keys = keyring_random(&env);
+	if (policy)
+		policy->defaults.rerun = rerun;
+	if (policy && keys)
+		world.proxy = proxy_new(
+			&(struct proxy_config){.env = &env, .policy = policy, .keys = keys, .upstream = &upstream_ops});
+	if (world.proxy) {
+		world.client.cancels_by_message = true;
+		world.client.authorization = "secret";
+		client_init(&world.client, &face_ops);
+		play_calls();
+		play_endings();
+		check_end();
+	}
+	proxy_free(world.proxy);
+	policy_unref(policy);
+	keyring_unref(keys);
+	assert_int_equal(heap.live, 0);
+	heap.fail_at = 0;
+	return heap.count;
+}
+
+static size_t run(size_t fail_at, size_t fail_until)
+{
+	return run_with(fail_at, fail_until, POLICY_RERUN_NEVER);
+}
+
+/* The script does what it is meant to do when nothing fails. */
+static void test_nothing_fails(void **state)
+{
+	(void)state;
+	assert_in_range(run(0, 0), 300, 100000);
+	assert_int_equal(world.rounds, 6);
+	assert_in_range(world.results, 14, MAX_REQUESTS);
+}
+
+static void test_each_fails(void **state)
+{
+	(void)state;
+	size_t count = run(0, 0);
+	for (size_t n = 1; n <= count; n++)
+		run(n, n);
+}
+
+static void test_ten_in_a_row_fail(void **state)
+{
+	(void)state;
+	size_t count = run(0, 0);
+	for (size_t n = 1; n <= count; n += 3)
+		run(n, n + 9);
+}
+
+/* From the n-th on, nothing can be had any more. */
+static void test_all_from_one_on_fail(void **state)
+{
+	(void)state;
+	size_t count = run(0, 0);
+	for (size_t n = 1; n <= count; n += 3)
+		run(n, SIZE_MAX);
+}
+
+/* With the answers kept in the request states, and calls that run again. */
+static void test_each_fails_with_reruns(void **state)
+{
+	(void)state;
+	for (int rerun = POLICY_RERUN_IF_LOST; rerun <= POLICY_RERUN_ALWAYS; rerun++) {
+		size_t count = run_with(0, 0, (enum policy_rerun)rerun);
+		for (size_t n = 1; n <= count; n++)
+			run_with(n, n, (enum policy_rerun)rerun);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nothing_fails),
+		cmocka_unit_test(test_each_fails),
+		cmocka_unit_test(test_ten_in_a_row_fail),
+		cmocka_unit_test(test_all_from_one_on_fail),
+		cmocka_unit_test(test_each_fails_with_reruns),
+	};
+	if (sodium_init() < 0)
+		return 1;
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
