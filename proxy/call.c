@@ -488,11 +488,6 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 		call_require_urls(call, error);
 		return;
 	}
-	struct input *input;
-	if (call->state == CALL_PARKED)
-		TAILQ_FOREACH (input, &call->inputs, link)
-			if (input->request)
-				server_request_learn_patience(input->request);
 	struct buf body = {0};
 	write_body(call, result, error, index, &body);
 	call_end(call, CALL_END_ANSWERED, error.ptr ? "error" : "result", &body);

@@ -227,7 +227,8 @@ void server_request_receive(struct session *session, const struct message *messa
 	dispatch(request);
 }
 
-void server_request_learn_patience(const struct server_request *request)
+/* The server gave up waiting: how long that took bounds how long later calls are parked. */
+static void learn_patience(const struct server_request *request)
 {
 	struct session *session = request->session;
 	struct proxy *proxy = session->proxy;
@@ -251,7 +252,7 @@ void server_request_withdraw(struct session *session, struct span id)
 	struct server_request *request = find(session, id);
 	if (!request)
 		return;
-	server_request_learn_patience(request);
+	learn_patience(request);
 	struct call *call = request->state == SERVER_REQUEST_ASSIGNED ? request->call : NULL;
 	if (request->state == SERVER_REQUEST_ORPHAN)
 		session->roots_given_up = true;

@@ -41,8 +41,6 @@ void server_request_answer(struct server_request *request, struct span body);
 void server_request_orphan(struct server_request *request);
 /* Ends the request as one that nobody answered (invariant 7). */
 void server_request_fail_closed(struct server_request *request, const char *reason);
-/* The server gave up waiting: how long that took bounds how long later calls are parked. */
-void server_request_learn_patience(const struct server_request *request);
 /* The server took the request with this id back. */
 void server_request_withdraw(struct session *session, struct span id);
 /* A call of the session has ended or stopped running: requests in doubt may now be certain. */

@@ -16,7 +16,7 @@ void arena_init(struct arena *arena, size_t size)
 	*arena = (struct arena){.base = base, .size = size};
 }
 
-void *arena_alloc(struct arena *arena, size_t size)
+void *arena_take(struct arena *arena, size_t size)
 {
 	size = (size + 15) & ~(size_t)15;
 	if (size > arena->size - arena->used) {
@@ -25,8 +25,12 @@ void *arena_alloc(struct arena *arena, size_t size)
 	}
 	void *memory = arena->base + arena->used;
 	arena->used += size;
-	memset(memory, 0, size);
 	return memory;
+}
+
+void *arena_alloc(struct arena *arena, size_t size)
+{
+	return memset(arena_take(arena, size), 0, size);
 }
 
 struct span arena_copy(struct arena *arena, struct span bytes)

@@ -13,7 +13,9 @@ struct arena {
 
 /* Reserves address space; pages come as they are touched. Ends the program if that fails. */
 void arena_init(struct arena *arena, size_t size);
-/* Zeroed memory. Ends the program when the arena is full. */
+/* Memory as it is, for arrays that are written before they are read. Ends the program when the arena is full. */
+void *arena_take(struct arena *arena, size_t size);
+/* Zeroed memory. */
 void *arena_alloc(struct arena *arena, size_t size);
 struct span arena_copy(struct arena *arena, struct span bytes); /* terminated */
 char *arena_printf(struct arena *arena, const char *format, ...) PRINTF_LIKE(2, 3);

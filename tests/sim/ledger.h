@@ -84,7 +84,7 @@ struct answer {
 	unsigned used;
 };
 
-enum { MAX_ANSWERS = 1 << 14, MAX_QUESTIONS = 1 << 14 };
+enum { MAX_ANSWERS = 1 << 13, MAX_QUESTIONS = 1 << 13 };
 
 struct ledger {
 	struct link *links;

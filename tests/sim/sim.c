@@ -134,6 +134,7 @@ static int run_one(const struct options *options)
 	printf("TAP version 13\n"); /* and stdio takes its buffer */
 	run_seed(&world, options->from, false);
 	bool good = run_and_weigh(&world, options->from, options->verbose);
+	keyring_unref(world.keys);
 	printf("1..1\n%s 1 - seed %llu %s\n", good ? "ok" : "not ok", (unsigned long long)options->from,
 		good ? "" : world.failure);
 	return good ? 0 : 1;
@@ -146,6 +147,7 @@ static int run_scenarios(char *const *paths, int count, bool verbose)
 	printf("1..%d\n", count);
 	for (int i = 0; i < count; i++)
 		good &= scenario_play(&world, paths[i], (unsigned)i + 1, verbose);
+	keyring_unref(world.keys);
 	return good ? 0 : 1;
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_EVENTS = 1 << 16, LOG_BYTES = 1 << 16 };
+enum { MAX_EVENTS = 1 << 13, LOG_BYTES = 1 << 14 };
 
 /* The core's environment. */
 
@@ -51,9 +51,12 @@ bool world_has_logged(const struct world *world, const char *event)
 
 /* Life. */
 
+static const char key_file[] = "v1 01234567 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+
 void world_init(struct world *world, uint64_t seed, const struct driver *driver, bool verbose)
 {
 	struct arena arena = world->arena;
+	struct keyring *keys = world->keys;
 	if (!arena.base)
 		arena_init(&arena, (size_t)1 << 30);
 	arena_reset(&arena);
@@ -65,8 +68,9 @@ void world_init(struct world *world, uint64_t seed, const struct driver *driver,
 		.wall_ms = 1800000000000,
 	};
 	prng_seed(&world->prng, seed);
-	world->events = arena_alloc(&world->arena, MAX_EVENTS * sizeof(*world->events));
-	world->log = arena_alloc(&world->arena, LOG_BYTES);
+	world->events = arena_take(&world->arena, MAX_EVENTS * sizeof(*world->events));
+	world->log = arena_take(&world->arena, LOG_BYTES);
+	world->log[0] = '\0';
 	world->env = (struct env){
 		.ctx = world,
 		.now_ms = now_ms,
@@ -76,7 +80,7 @@ void world_init(struct world *world, uint64_t seed, const struct driver *driver,
 		.log_level = LOG_DEBUG,
 	};
 	world->policy = policy_default();
-	world->keys = keyring_random(&world->env);
+	world->keys = keys ? keys : keyring_parse(span_of(key_file), "keys", NULL);
 	ledger_init(world);
 	if (!world->policy || !world->keys) {
 		fprintf(stderr, "sim: out of memory\n");
@@ -110,7 +114,6 @@ void world_end(struct world *world)
 	world->policy->defaults.input_key_count = 0;
 	memset(world->policy->defaults.answer, 0, sizeof(world->policy->defaults.answer));
 	policy_unref(world->policy);
-	keyring_unref(world->keys);
 	world->proxy = NULL;
 }
 

@@ -65,7 +65,7 @@ struct world {
 /* Makes a world without a proxy; the policy starts as policy_default() and may be changed until world_start(). */
 void world_init(struct world *world, uint64_t seed, const struct driver *driver, bool verbose);
 void world_start(struct world *world);
-/* Frees the proxy and everything else but the arena's address space, which the next run uses again. */
+/* Frees the proxy and all that this run used; the arena's address space and the keys serve the next run. */
 void world_end(struct world *world);
 
 void world_at(struct world *world, int64_t delay_ms, void (*run)(struct world *world, void *arg), void *arg);
