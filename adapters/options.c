@@ -5,6 +5,7 @@
 
 static const char usage[] =
 	"usage: mcp-valet [OPTIONS] -- COMMAND [ARG...]   front a legacy MCP server that speaks stdio\n"
+	"       mcp-valet --upstream URL [OPTIONS]        front a legacy MCP server that runs already\n"
 	"       mcp-valet demo                            show how it works\n"
 	"       mcp-valet keygen > FILE                   make a key for request states\n"
 	"       mcp-valet check-policy FILE               check a policy file\n"
@@ -15,6 +16,8 @@ static const char usage[] =
 	"  --listen ADDR        serve Streamable HTTP: 127.0.0.1:8080, [::1]:8080, unix:/path (default: stdio)\n"
 	"  --path PATH          path of the MCP endpoint (default: /mcp)\n"
 	"  --allow-remote       let --listen take addresses that others can reach\n"
+	"  --upstream URL       http://…, https://… or unix:/path/of/socket:/endpoint\n"
+	"  --upstream-ca FILE   certificates that an https server may be signed by (default: the system's)\n"
 	"  --policy FILE        limits, deadlines and rules\n"
 	"  --key-file FILE      keys for request states (default: a random key for this process)\n"
 	"  --log-level LEVEL    error, warning, info (default) or debug; the log goes to standard error\n"
@@ -27,6 +30,8 @@ enum option_key {
 	OPTION_ALLOW_REMOTE,
 	OPTION_POLICY,
 	OPTION_KEY_FILE,
+	OPTION_UPSTREAM,
+	OPTION_UPSTREAM_CA,
 	OPTION_LOG_LEVEL,
 	OPTION_LOG_FORMAT,
 	OPTION_HELP,
@@ -39,6 +44,8 @@ static const struct option serve_options[] = {
 	{"allow-remote", no_argument, NULL, OPTION_ALLOW_REMOTE},
 	{"policy", required_argument, NULL, OPTION_POLICY},
 	{"key-file", required_argument, NULL, OPTION_KEY_FILE},
+	{"upstream", required_argument, NULL, OPTION_UPSTREAM},
+	{"upstream-ca", required_argument, NULL, OPTION_UPSTREAM_CA},
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
 	{"log-format", required_argument, NULL, OPTION_LOG_FORMAT},
 	{"help", no_argument, NULL, OPTION_HELP},
@@ -82,6 +89,12 @@ static int take_option(struct options *options, int key, char *const argv[], str
 		return 0;
 	case OPTION_KEY_FILE:
 		options->key_file = optarg;
+		return 0;
+	case OPTION_UPSTREAM:
+		options->upstream = optarg;
+		return 0;
+	case OPTION_UPSTREAM_CA:
+		options->upstream_ca = optarg;
 		return 0;
 	case OPTION_LOG_LEVEL:
 		if (!log_level_parse(optarg, &options->log_level))
@@ -137,7 +150,11 @@ static int parse_serve(struct options *options, int argc, char **argv, struct er
 	if (optind < argc && !has_dashes)
 		return error_set(error, ERROR_SYNTAX, "%s: there is no such command; the server's own comes after --",
 			argv[optind]);
-	if (optind == argc)
+	if (options->upstream && optind < argc)
+		return error_set(error, ERROR_SYNTAX, "--upstream and a command: expected one of the two");
+	if (options->upstream_ca && !options->upstream)
+		return error_set(error, ERROR_SYNTAX, "--upstream-ca needs --upstream");
+	if (optind == argc && !options->upstream)
 		return error_set(
 			error, ERROR_SYNTAX, "the command of the server is missing: mcp-valet [OPTIONS] -- COMMAND");
 	if (!options->listen && (options->allow_remote || options->path != default_path))

@@ -24,8 +24,10 @@ struct options {
 	const char *listen; /* NULL: stdio */
 	const char *path;   /* the MCP endpoint's, "/mcp" by default */
 	bool allow_remote;
-	const char *policy;   /* the policy file: serve (NULL: none), check-policy, explain (NULL: the defaults) */
-	const char *key_file; /* NULL: a random key */
+	const char *policy;	 /* the policy file: serve (NULL: none), check-policy, explain (NULL: the defaults) */
+	const char *key_file;	 /* NULL: a random key */
+	const char *upstream;	 /* URL of a server that runs already; NULL: argv is started */
+	const char *upstream_ca; /* certificates for it, or NULL */
 	enum log_level log_level;
 	enum log_format log_format;
 	enum policy_subject subject; /* explain */

@@ -510,8 +510,8 @@ void call_on_progress(struct call *call, struct span params)
 	struct exchange *exchange;
 	TAILQ_FOREACH (exchange, &call->waiters, of_call)
 		exchange_progress(exchange, params);
+	buf_free(&call->progress); /* what was kept is older */
 	if (call->state == CALL_PARKED && params.len <= MAX_KEPT_PROGRESS) {
-		buf_free(&call->progress);
 		buf_add_span(&call->progress, params);
 		if (!buf_ok(&call->progress))
 			buf_free(&call->progress);

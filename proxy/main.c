@@ -6,6 +6,7 @@
 #include "adapters/child.h"
 #include "adapters/demo.h"
 #include "adapters/http_face.h"
+#include "adapters/http_upstream.h"
 #include "adapters/key_file.h"
 #include "adapters/log.h"
 #include "adapters/loop.h"
@@ -17,6 +18,7 @@
 
 #include <sodium.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { EXIT_RUN_TIME = 1, EXIT_USAGE = 2, HARD_LIMIT_SLACK_MS = 3000 };
@@ -26,7 +28,8 @@ struct valet {
 	struct loop *loop;
 	struct policy *policy;
 	struct keyring *keys;
-	struct child_upstream *children;
+	struct child_upstream *children; /* one of the two */
+	struct http_upstream *remote;
 	struct proxy *proxy;
 	struct stdio_face *stdio; /* one of the two */
 	struct http_face *http;
@@ -62,7 +65,10 @@ static void reload(void *ctx)
 	valet->policy = policy;
 	valet->keys = keys;
 	proxy_reload(valet->proxy, policy, keys);
-	child_upstream_set_policy(valet->children, policy);
+	if (valet->children)
+		child_upstream_set_policy(valet->children, policy);
+	else
+		http_upstream_set_policy(valet->remote, policy);
 	if (valet->http)
 		http_face_set_policy(valet->http, policy);
 	else
@@ -85,12 +91,15 @@ static bool is_idle(void *ctx)
 {
 	struct valet *valet = ctx;
 	bool face_is_idle = valet->http ? http_face_is_idle(valet->http) : stdio_face_is_idle(valet->stdio);
-	return face_is_idle && child_upstream_is_idle(valet->children);
+	return face_is_idle &&
+	       (valet->children ? child_upstream_is_idle(valet->children) : http_upstream_is_idle(valet->remote));
 }
 
 static void kill_all(void *ctx)
 {
-	child_upstream_kill_all(((struct valet *)ctx)->children);
+	struct valet *valet = ctx;
+	if (valet->children)
+		child_upstream_kill_all(valet->children);
 }
 
 static int64_t hard_limit_ms(void *ctx)
@@ -124,7 +133,15 @@ static struct keyring *load_keys(struct valet *valet, struct error *error)
 /* Which legacy server: the command. */
 static bool choose_upstream(struct valet *valet, struct proxy_config *config, struct error *error)
 {
-	valet->children = child_upstream_new(valet->loop, valet->policy, valet->options->argv);
+	const struct options *options = valet->options;
+	if (options->upstream) {
+		valet->remote = http_upstream_new(loop_base(valet->loop), loop_env(valet->loop), valet->policy,
+			options->upstream, options->upstream_ca, error);
+		config->upstream = &http_upstream_ops;
+		config->upstream_ctx = valet->remote;
+		return valet->remote;
+	}
+	valet->children = child_upstream_new(valet->loop, valet->policy, options->argv);
 	if (!valet->children)
 		error_set(error, ERROR_MEMORY, "out of memory");
 	config->upstream = &child_upstream_ops;
@@ -184,6 +201,7 @@ static void take_down(struct valet *valet)
 	stdio_face_free(valet->stdio);
 	proxy_free(valet->proxy);
 	child_upstream_free(valet->children);
+	http_upstream_free(valet->remote);
 	if (valet->children)
 		process_kill_leftovers();
 	keyring_unref(valet->keys);
@@ -191,13 +209,15 @@ static void take_down(struct valet *valet)
 	loop_free(valet->loop);
 }
 
-/* The program is named, its arguments are not: they may hold credentials. */
+/* The program is named, its arguments are not, nor a URL's query: they may hold credentials. */
 static void say_what_starts(const struct valet *valet)
 {
 	const struct options *options = valet->options;
-	log_event(loop_env(valet->loop), LOG_INFO, "started", "mcp-valet " PACKAGE_VERSION ", %s%s%s, in front of: %s",
+	const char *target = options->upstream ? options->upstream : options->argv[0];
+	log_event(loop_env(valet->loop), LOG_INFO, "started",
+		"mcp-valet " PACKAGE_VERSION ", %s%s%s, in front of: %.*s",
 		valet->http ? "Streamable HTTP on " : "stdio", valet->http ? http_face_address(valet->http) : "",
-		valet->http ? options->path : "", options->argv[0]);
+		valet->http ? options->path : "", (int)strcspn(target, "?"), target);
 }
 
 static int serve(const struct options *options)

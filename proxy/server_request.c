@@ -219,7 +219,8 @@ void server_request_receive(struct session *session, const struct message *messa
 		send_answer(session, message->id, span_of(translate_unanswered(need.kind)));
 		return;
 	}
-	if (!stream && proxy->upstream->has_streams && need.kind != POLICY_ROOTS && !proxy->serial) {
+	if (!stream && proxy->upstream->has_streams && !session->no_streams && need.kind != POLICY_ROOTS &&
+		!proxy->serial) {
 		proxy->serial = true;
 		session_log(session, LOG_INFO, "attribution-serial",
 			"the server asks outside the streams of its calls: one call runs at a time from now on");

@@ -28,6 +28,11 @@ const char *session_authorization(const struct session *session)
 	return session->authorization;
 }
 
+void session_has_no_streams(struct session *session)
+{
+	session->no_streams = true;
+}
+
 const char *session_name(const struct session *session)
 {
 	return session->name;
@@ -236,13 +241,14 @@ struct session *session_for(struct proxy *proxy, const struct client *client, co
 bool session_is_serial(const struct session *session)
 {
 	const struct proxy *proxy = session->proxy;
+	bool has_streams = proxy->upstream->has_streams && !session->no_streams;
 	switch (proxy->policy->upstream.attribution) {
 	case POLICY_ATTRIBUTION_SERIAL:
 		return true;
 	case POLICY_ATTRIBUTION_STREAM:
-		return !proxy->upstream->has_streams;
+		return !has_streams;
 	default:
-		return !proxy->upstream->has_streams || proxy->serial;
+		return !has_streams || proxy->serial;
 	}
 }
 

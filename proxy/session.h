@@ -33,6 +33,7 @@ struct session {
 	unsigned attempts;	     /* of the handshake */
 	struct server_identity identity;
 
+	bool no_streams; /* messages do not come on the streams of their requests */
 	uint64_t next_id;
 	uint64_t initialize_id;
 	uint64_t ping_id;      /* of the newest ping that is not answered, or 0 */

@@ -44,6 +44,8 @@ void session_on_lost(struct session *session, int http_status, const char *why);
 /* One request cannot be answered any more (its stream broke), while the session lives. */
 void session_on_request_failed(struct session *session, uint64_t request_id, int http_status, const char *why);
 
+/* This session's messages do not come on the streams of their requests, whatever has_streams says of the transport. */
+void session_has_no_streams(struct session *session);
 /* Credentials of the client for which the session was opened, or NULL. */
 const char *session_authorization(const struct session *session);
 /* The session's name for logs, such as "s3". */

@@ -1,0 +1,50 @@
+/* HTTP requests on libcurl's multi interface, driven by the event loop. Bytes are handed over as they come; callbacks are
+ * made outside of libcurl's own, so that they may start and cancel transfers. */
+#ifndef MCP_VALET_HTTP_CLIENT_H
+#define MCP_VALET_HTTP_CLIENT_H
+
+#include "proxy/bytes.h"
+#include "proxy/error.h"
+
+struct event_base;
+struct http_client;
+struct http_transfer;
+
+/* What all requests of one target have in common. Strings are borrowed for the life of the client. */
+struct http_target {
+	const char *url;			 /* http:// or https:// */
+	const char *unix_socket;		 /* path, or NULL */
+	const char *ca_file, *certificate, *key; /* or NULL */
+	bool direct;				 /* without the proxies that the environment names */
+	int64_t connect_ms;
+};
+
+struct http_request {
+	const char *method;
+	const char *url;	    /* or NULL: the target's */
+	const char *const *headers; /* NULL-terminated `Name: value` lines */
+	struct buf *body;	    /* its content is taken; NULL: none */
+};
+
+struct http_handlers {
+	/* The head of the response. `content_type` is "" if there is none; `session_id` is NULL if the head names none. */
+	void (*on_head)(void *arg, int status, const char *content_type, const char *session_id);
+	/* Some of the body. */
+	void (*on_data)(void *arg, struct span bytes);
+	/* The end; `fault` is NULL if the response is complete. The transfer is gone. Not called after a cancellation. */
+	void (*on_done)(void *arg, const char *fault);
+};
+
+struct http_client *http_client_new(
+	struct event_base *base, const struct http_target *target, struct error *error) MUST_CHECK;
+void http_client_free(struct http_client *client);
+/* Whether no transfer is under way. */
+bool http_client_is_idle(const struct http_client *client);
+
+/* Starts a request. NULL without memory; the body is freed then. Handlers are never called from within. */
+struct http_transfer *http_transfer_start(struct http_client *client, const struct http_request *request,
+	const struct http_handlers *handlers, void *arg) MUST_CHECK;
+/* Ends it without a further call. */
+void http_transfer_cancel(struct http_transfer *transfer);
+
+#endif

@@ -1,0 +1,292 @@
+/* One POST and what comes of it: a JSON body, or an event stream that may break and be resumed (2025-11-25
+ * basic/transports "Sending Messages to the Server", "Resumability and Redelivery"). */
+#include "adapters/http_session.h"
+
+#include "proxy/json.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void on_head(void *arg, int status, const char *content_type, const char *session_id);
+static void on_data(void *arg, struct span bytes);
+static void on_done(void *arg, const char *fault);
+
+static const struct http_handlers handlers = {on_head, on_data, on_done};
+
+static void start_transfer(struct post *post, struct buf *message);
+
+void post_free(struct post *post)
+{
+	TAILQ_REMOVE(&post->upstream->posts, post, link);
+	post->upstream->unsent_bytes -= post->bytes;
+	if (post->transfer)
+		http_transfer_cancel(post->transfer);
+	if (post->timer)
+		event_free(post->timer);
+	sse_free(&post->sse);
+	buf_free(&post->body);
+	free(post->last_event_id);
+	free(post);
+}
+
+/* The request cannot be answered any more. */
+static void fail(struct post *post, int status, const char *why)
+{
+	struct upstream *upstream = post->upstream;
+	uint64_t id = post->request_id;
+	bool handshake = post->is_handshake, waits = post->kind == UPSTREAM_REQUEST && !post->answered;
+	upstream_log(upstream, waits ? LOG_INFO : LOG_WARNING, waits ? "request-failed" : "message-not-taken", why);
+	bool initialized = post->is_initialized;
+	post_free(post);
+	if (initialized || (handshake && waits))
+		upstream_lose(upstream, status, why);
+	else if (waits && upstream->session)
+		session_on_request_failed(upstream->session, id, status, why);
+}
+
+/* Words of the server, or ours, for a status that is no answer. */
+static void fail_with_status(struct post *post)
+{
+	struct span error, message;
+	char why[300];
+	struct buf body = buf_take(&post->body);
+	struct span text = buf_span(&body);
+	if (json_get(text, NULL, "error", &error) && json_get(error, NULL, "message", &message))
+		text = message;
+	snprintf(why, sizeof(why), "the server answered HTTP %d%s%.*s", post->status, text.len ? ": " : "",
+		(int)(text.len < 200 ? text.len : 200), text.ptr ? text.ptr : "");
+	fail(post, post->status, why);
+	buf_free(&body);
+}
+
+static bool mentions(struct span text, const char *words)
+{
+	size_t len = strlen(words);
+	for (size_t i = 0; i + len <= text.len; i++)
+		if (strncasecmp(text.ptr + i, words, len) == 0)
+			return true;
+	return false;
+}
+
+/* The signs of a session that is gone, as servers show them. */
+static bool session_is_gone(const struct post *post)
+{
+	struct span body = buf_span(&post->body);
+	if (!post->upstream->session_id || post->is_handshake)
+		return false;
+	return post->status == 404 ||
+	       (post->status == 400 && (mentions(body, "not initialized") || mentions(body, "session")));
+}
+
+/* HTTP+SSE servers do not know a POST to this address. */
+static bool may_be_http_sse(const struct post *post)
+{
+	return post->is_handshake && post->upstream->mode == HTTP_MODE_UNKNOWN &&
+	       (post->status == 400 || post->status == 404 || post->status == 405);
+}
+
+static void on_event(void *arg, const struct sse_event *event)
+{
+	struct post *post = arg;
+	struct upstream *upstream = post->upstream;
+	post->retries = 0;
+	if (event->retry_ms >= 0)
+		post->retry_ms = event->retry_ms;
+	if (event->id.ptr) {
+		free(post->last_event_id);
+		post->last_event_id = event->id.len ? span_dup(event->id) : NULL;
+	}
+	if (!event->data.len || (event->type.len && !span_is(event->type, "message")))
+		return;
+	if (upstream_deliver(upstream, event->data, post->request_id))
+		post->answered = true;
+	/* After the response nothing of interest comes; without a session nothing at all. */
+	post->sse.stopped = post->answered || !upstream->session;
+}
+
+static void on_head(void *arg, int status, const char *content_type, const char *session_id)
+{
+	struct post *post = arg;
+	struct upstream *upstream = post->upstream;
+	post->status = status;
+	upstream->unsent_bytes -= post->bytes;
+	post->bytes = 0;
+	post->is_stream = status / 100 == 2 && strncasecmp(content_type, "text/event-stream", 17) == 0;
+	if (post->is_handshake && status / 100 == 2 && upstream->mode == HTTP_MODE_UNKNOWN) {
+		upstream->mode = HTTP_MODE_STREAMABLE;
+		if (session_id && !upstream->session_id)
+			upstream->session_id = strdup(session_id);
+	}
+	if (post->is_stream)
+		sse_init(&post->sse, upstream->http->policy->limits.message_bytes, on_event, post);
+}
+
+static void finish_stream_data(struct post *post, int status)
+{
+	if (status == ERROR_LIMIT) {
+		fail(post, 0, "the server sent an event larger than the limit (limits.message)");
+	} else if (status) {
+		fail(post, 0, "out of memory");
+	} else if (post->answered || !post->upstream->session) {
+		post_free(post);
+	}
+}
+
+static void on_data(void *arg, struct span bytes)
+{
+	struct post *post = arg;
+	if (post->is_stream) {
+		post->feeding = true;
+		int status = sse_feed(&post->sse, bytes);
+		post->feeding = false;
+		finish_stream_data(post, status);
+		return;
+	}
+	bool wanted = post->kind == UPSTREAM_REQUEST && post->status / 100 == 2;
+	size_t limit = wanted ? post->upstream->http->policy->limits.message_bytes : HTTP_MAX_FAULT;
+	if (post->body.len + bytes.len <= limit)
+		buf_add_span(&post->body, bytes);
+	else if (wanted)
+		fail(post, 0, "the server sent a message larger than the limit (limits.message)");
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	start_transfer(arg, NULL);
+}
+
+/* A stream that ended before the response goes on by GET, if the server named a place to go on from. */
+static bool resume(struct post *post)
+{
+	if (!post->last_event_id || post->kind != UPSTREAM_REQUEST || ++post->retries > HTTP_MAX_RETRIES)
+		return false;
+	if (!post->timer)
+		post->timer = event_new(post->upstream->http->base, -1, 0, on_resume, post);
+	struct timeval delay = {post->retry_ms / 1000, (post->retry_ms % 1000) * 1000};
+	if (!post->timer || event_add(post->timer, &delay))
+		return false;
+	sse_free(&post->sse);
+	post->resumed = true;
+	return true;
+}
+
+/* The body of a 2xx: for a request one message, or a batch where revisions know it; otherwise of no interest. */
+static void finish_body(struct post *post)
+{
+	struct upstream *upstream = post->upstream;
+	if (upstream->mode == HTTP_MODE_SSE) {
+		post_free(post); /* "Accepted": the answer comes on the stream */
+	} else if (post->kind == UPSTREAM_REQUEST) {
+		struct buf body = buf_take(&post->body);
+		post->feeding = true;
+		if (body.len)
+			post->answered |= upstream_deliver(upstream, buf_span(&body), post->request_id) ||
+					  (body.len && body.data[0] == '[');
+		post->feeding = false;
+		buf_free(&body);
+		if (!post->answered && upstream->session) {
+			fail(post, 0, "the server answered without a response");
+			return;
+		}
+		post_free(post);
+	} else if (post->is_initialized) {
+		post_free(post);
+		stream_open(upstream);
+	} else {
+		post_free(post);
+	}
+}
+
+static void on_done(void *arg, const char *fault)
+{
+	struct post *post = arg;
+	struct upstream *upstream = post->upstream;
+	post->transfer = NULL;
+	if (!upstream->session)
+		return; /* freed with the session */
+	if (post->is_stream || (post->resumed && fault)) {
+		if (!resume(post))
+			fail(post, 0, fault ? fault : "the stream ended before the response");
+	} else if (fault) {
+		fail(post, 0, fault);
+	} else if (session_is_gone(post)) {
+		upstream_lose(upstream, post->status, "the server does not know the session any more");
+	} else if (may_be_http_sse(post)) {
+		post_free(post);
+		upstream->mode = HTTP_MODE_SSE;
+		stream_open(upstream);
+	} else if (post->status / 100 != 2) {
+		/* A server that cannot take `initialized` has no session with us; an answer it refuses is only that answer. */
+		fail_with_status(post);
+	} else {
+		finish_body(post);
+	}
+}
+
+static void start_transfer(struct post *post, struct buf *message)
+{
+	struct upstream *upstream = post->upstream;
+	struct header_lines headers;
+	const char *accept = message ? "Accept: application/json, text/event-stream" : "Accept: text/event-stream";
+	post->is_stream = false;
+	if (upstream_write_headers(upstream, &headers, accept, message, message ? NULL : post->last_event_id))
+		post->transfer = http_transfer_start(upstream->http->client,
+			&(struct http_request){.method = message ? "POST" : "GET",
+				.url = upstream->endpoint,
+				.headers = headers.lines,
+				.body = message},
+			&handlers, post);
+	if (headers.authorization)
+		sodium_memzero(headers.authorization, strlen(headers.authorization));
+	free(headers.authorization);
+	if (!post->transfer && !message)
+		fail(post, 0, "out of memory");
+}
+
+int post_start(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message)
+{
+	struct post *post = calloc(1, sizeof(*post));
+	if (!post) {
+		buf_free(message);
+		return ERROR_MEMORY;
+	}
+	post->upstream = upstream;
+	post->kind = kind;
+	post->request_id = request_id;
+	post->retry_ms = HTTP_RETRY_MS;
+	post->bytes = message->len;
+	post->is_handshake = kind == UPSTREAM_REQUEST && request_id == upstream->handshake_id;
+	/* The first notification of a session is `initialized`. */
+	post->is_initialized = kind == UPSTREAM_NOTIFICATION && !upstream->initialized_sent;
+	upstream->initialized_sent |= kind == UPSTREAM_NOTIFICATION;
+	upstream->unsent_bytes += post->bytes;
+	TAILQ_INSERT_TAIL(&upstream->posts, post, link);
+	start_transfer(post, message);
+	buf_free(message);
+	if (!post->transfer) {
+		post_free(post);
+		return ERROR_MEMORY;
+	}
+	if (kind == UPSTREAM_REQUEST && !post->is_handshake)
+		stream_watch(upstream);
+	return 0;
+}
+
+void post_forget(struct upstream *upstream, uint64_t request_id)
+{
+	struct post *post;
+	TAILQ_FOREACH (post, &upstream->posts, link)
+		if (post->request_id == request_id && post->kind == UPSTREAM_REQUEST)
+			break;
+	if (!post)
+		return;
+	post->answered = true;
+	post->sse.stopped = true;
+	if (!post->feeding) /* else it ends when what it is being fed is used up */
+		post_free(post);
+}

@@ -1,0 +1,114 @@
+/* One legacy session over HTTP. Private to http_upstream.c, http_post.c and http_stream.c. */
+#ifndef MCP_VALET_HTTP_SESSION_H
+#define MCP_VALET_HTTP_SESSION_H
+
+#include "adapters/http_client.h"
+#include "adapters/http_upstream.h"
+#include "adapters/sse.h"
+
+#include <event2/event.h>
+#include <sys/queue.h>
+
+enum http_mode {
+	HTTP_MODE_UNKNOWN, /* initialize is on its way */
+	HTTP_MODE_STREAMABLE,
+	HTTP_MODE_SSE, /* HTTP+SSE */
+};
+
+enum { HTTP_RETRY_MS = 1000, HTTP_MAX_RETRIES = 5, HTTP_MAX_FAULT = 4096 };
+
+struct http_upstream {
+	struct event_base *base;
+	const struct env *env;
+	struct policy *policy;
+	struct policy *first_policy; /* whose certificate and key the client borrows */
+	char *url, *unix_socket, *ca_file;
+	struct http_client *client;
+	TAILQ_HEAD(, upstream) sessions, dead;
+	struct event *bury_timer;
+	bool without_get; /* this server stops answering while its GET stream is open */
+};
+
+/* One message on its way to the server, and the stream of its answer. */
+struct post {
+	TAILQ_ENTRY(post) link;
+	struct upstream *upstream;
+	enum upstream_kind kind;
+	uint64_t request_id;
+	struct http_transfer *transfer; /* NULL while it waits to resume */
+	int status;
+	bool is_stream;	     /* an event stream, else one body */
+	bool feeding;	     /* the core is being told of it */
+	bool resumed;	     /* it is read by GET with Last-Event-ID */
+	bool answered;	     /* the response has come, or nobody waits for it */
+	bool is_initialized; /* it carries notifications/initialized */
+	bool is_handshake;   /* it carries initialize */
+	struct sse sse;
+	struct buf body;
+	char *last_event_id;
+	int64_t retry_ms;
+	unsigned retries;    /* in a row without progress */
+	size_t bytes;	     /* of the message, while it counts as unsent */
+	struct event *timer; /* to resume */
+};
+
+/* The stream that belongs to no request: GET of Streamable HTTP, or the one of HTTP+SSE. */
+struct stream {
+	struct http_transfer *transfer;
+	struct sse sse;
+	bool is_open; /* its head has come */
+	bool was_open;
+	int status;
+	unsigned retries;
+	int64_t retry_ms;
+	char *last_event_id;
+	struct event *timer; /* bounded wait for its head; to open it again; to watch a server that stops answering */
+};
+
+struct upstream {
+	TAILQ_ENTRY(upstream) link;
+	struct http_upstream *http;
+	struct session *session; /* NULL: over */
+	enum http_mode mode;
+	char *session_id;     /* or NULL */
+	const char *version;  /* agreed, or NULL */
+	char *endpoint;	      /* HTTP+SSE: where messages go */
+	struct buf handshake; /* a copy of initialize, until the transport is known */
+	uint64_t handshake_id;
+	bool establishing; /* the core waits for session_on_established() */
+	bool initialized_sent;
+	size_t unsent_bytes;
+	TAILQ_HEAD(, post) posts;
+	struct stream stream;
+};
+
+/* http_upstream.c */
+/* The connection is lost: tells the core, and ends. */
+void upstream_lose(struct upstream *upstream, int http_status, const char *why);
+/* What every request of the session carries, besides `more` (NULL-terminated). The lines live until the next call. */
+struct header_lines {
+	const char *lines[16];
+	char session_id[600], version[64], last_event_id[SSE_MAX_FIELD + 32];
+	char *authorization;
+};
+bool upstream_write_headers(const struct upstream *upstream, struct header_lines *headers, const char *accept,
+	bool has_body, const char *last_event_id) MUST_CHECK;
+void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text);
+void upstream_established(struct upstream *upstream);
+/* Hands one message to the core. Whether it was a response. false also if the upstream is over now. */
+bool upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream);
+
+/* http_post.c */
+/* Sends one message; its content is taken. 0, ERROR_MEMORY. */
+int post_start(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message) MUST_CHECK;
+void post_forget(struct upstream *upstream, uint64_t request_id);
+void post_free(struct post *post);
+
+/* http_stream.c */
+/* Opens the standalone GET stream, or the stream of HTTP+SSE. */
+void stream_open(struct upstream *upstream);
+/* Looks whether a server that has a GET without an answer still answers a POST. */
+void stream_watch(struct upstream *upstream);
+void stream_close(struct upstream *upstream);
+
+#endif

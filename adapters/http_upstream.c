@@ -1,0 +1,340 @@
+#include "adapters/http_session.h"
+
+#include "proxy/json.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text)
+{
+	const struct env *env = upstream->http->env;
+	if (level <= env->log_level)
+		env->log(env->ctx, &(struct log_line){.level = level,
+					   .event = event,
+					   .session = upstream->session ? session_name(upstream->session) : NULL,
+					   .text = text});
+}
+
+/* Sessions. */
+
+static void upstream_free(struct upstream *upstream)
+{
+	struct post *post;
+	while ((post = TAILQ_FIRST(&upstream->posts)))
+		post_free(post);
+	stream_close(upstream);
+	if (upstream->stream.timer)
+		event_free(upstream->stream.timer);
+	buf_free(&upstream->handshake);
+	free(upstream->session_id);
+	free(upstream->endpoint);
+	free(upstream);
+}
+
+static void on_bury(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_upstream *http = arg;
+	struct upstream *upstream;
+	(void)fd;
+	(void)what;
+	while ((upstream = TAILQ_FIRST(&http->dead))) {
+		TAILQ_REMOVE(&http->dead, upstream, link);
+		upstream_free(upstream);
+	}
+}
+
+/* Takes the session off the list; it is freed when the stack below is done. */
+static void upstream_end(struct upstream *upstream)
+{
+	struct http_upstream *http = upstream->http;
+	struct post *post;
+	upstream->session = NULL;
+	TAILQ_FOREACH (post, &upstream->posts, link) {
+		if (post->transfer)
+			http_transfer_cancel(post->transfer);
+		post->transfer = NULL;
+		if (post->timer)
+			event_del(post->timer);
+	}
+	stream_close(upstream);
+	TAILQ_REMOVE(&http->sessions, upstream, link);
+	TAILQ_INSERT_TAIL(&http->dead, upstream, link);
+	event_active(http->bury_timer, EV_TIMEOUT, 0);
+}
+
+void upstream_lose(struct upstream *upstream, int http_status, const char *why)
+{
+	struct session *session = upstream->session;
+	if (!session)
+		return;
+	upstream_end(upstream);
+	session_on_lost(session, http_status, why);
+}
+
+void upstream_established(struct upstream *upstream)
+{
+	if (!upstream->establishing || !upstream->session)
+		return;
+	upstream->establishing = false;
+	session_on_established(upstream->session);
+}
+
+bool upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream)
+{
+	struct span value;
+	/* Unchecked bytes: the walk may find nothing, but never reads outside. */
+	bool is_response = !json_get(message, NULL, "method", &value) &&
+			   (json_get(message, NULL, "result", &value) || json_get(message, NULL, "error", &value));
+	if (upstream->session)
+		session_on_message(upstream->session, message, stream);
+	return is_response;
+}
+
+bool upstream_write_headers(const struct upstream *upstream, struct header_lines *headers, const char *accept,
+	bool has_body, const char *last_event_id)
+{
+	const char **line = headers->lines;
+	const char *authorization = upstream->session ? session_authorization(upstream->session) : NULL;
+	struct buf text = {0};
+	*line++ = accept;
+	*line++ = "Accept-Encoding: identity";
+	*line++ = "User-Agent: mcp-valet";
+	*line++ = "Expect:";
+	if (has_body)
+		*line++ = "Content-Type: application/json";
+	if (upstream->session_id) {
+		snprintf(headers->session_id, sizeof(headers->session_id), "Mcp-Session-Id: %s", upstream->session_id);
+		*line++ = headers->session_id;
+	}
+	/* The header came with 2025-06-18 (basic/transports "Protocol Version Header"). */
+	if (upstream->version && strcmp(upstream->version, "2025-06-18") >= 0) {
+		snprintf(headers->version, sizeof(headers->version), "MCP-Protocol-Version: %s", upstream->version);
+		*line++ = headers->version;
+	}
+	if (last_event_id) {
+		snprintf(headers->last_event_id, sizeof(headers->last_event_id), "Last-Event-ID: %s", last_event_id);
+		*line++ = headers->last_event_id;
+	}
+	headers->authorization = NULL;
+	if (authorization) {
+		buf_printf(&text, "Authorization: %s", authorization);
+		buf_add(&text, "", 1);
+		headers->authorization = text.data;
+		*line++ = text.data;
+	}
+	*line = NULL;
+	return buf_ok(&text);
+}
+
+/* What the core calls. */
+
+static struct upstream *http_open(void *ctx, struct session *session, struct error *error)
+{
+	struct http_upstream *http = ctx;
+	struct upstream *upstream = calloc(1, sizeof(*upstream));
+	if (!upstream) {
+		error_set(error, ERROR_MEMORY, "out of memory");
+		return NULL;
+	}
+	upstream->http = http;
+	upstream->session = session;
+	upstream->stream.retry_ms = HTTP_RETRY_MS;
+	TAILQ_INIT(&upstream->posts);
+	TAILQ_INSERT_TAIL(&http->sessions, upstream, link);
+	return upstream;
+}
+
+static int http_send(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message)
+{
+	size_t limit = upstream->http->policy->limits.upstream_queue_bytes * (kind == UPSTREAM_RESPONSE ? 2 : 1);
+	if (upstream->unsent_bytes && upstream->unsent_bytes + message->len > limit) {
+		buf_free(message);
+		return ERROR_LIMIT;
+	}
+	if (!upstream->handshake_id && kind == UPSTREAM_REQUEST) {
+		upstream->handshake_id = request_id;
+		buf_add_span(&upstream->handshake, buf_span(message));
+	}
+	return post_start(upstream, kind, request_id, message);
+}
+
+static void http_establish(struct upstream *upstream, const char *version)
+{
+	upstream->version = version;
+	upstream->establishing = true;
+	buf_free(&upstream->handshake);
+	/* HTTP+SSE has its stream already. The GET stream is opened when the server has taken `initialized` (http_post.c). */
+	if (upstream->mode == HTTP_MODE_SSE)
+		upstream_established(upstream);
+}
+
+static void http_forget(struct upstream *upstream, uint64_t request_id)
+{
+	post_forget(upstream, request_id);
+}
+
+static void on_farewell_head(void *arg, int status, const char *content_type, const char *session_id)
+{
+	(void)arg;
+	(void)status; /* 405: the server does not let clients end sessions */
+	(void)content_type;
+	(void)session_id;
+}
+
+static void on_farewell_data(void *arg, struct span bytes)
+{
+	(void)arg;
+	(void)bytes;
+}
+
+static void on_farewell_done(void *arg, const char *fault)
+{
+	(void)arg;
+	(void)fault;
+}
+
+/* Sessions that are not ended pile up at the server. */
+static void say_farewell(struct upstream *upstream)
+{
+	static const struct http_handlers handlers = {on_farewell_head, on_farewell_data, on_farewell_done};
+	struct header_lines headers;
+	if (upstream->mode != HTTP_MODE_STREAMABLE || !upstream->session_id)
+		return;
+	if (upstream_write_headers(upstream, &headers, "Accept: */*", false, NULL) &&
+		!http_transfer_start(upstream->http->client,
+			&(struct http_request){.method = "DELETE", .headers = headers.lines}, &handlers, NULL))
+		upstream_log(upstream, LOG_DEBUG, "session-not-ended", "out of memory");
+	if (headers.authorization)
+		sodium_memzero(headers.authorization, strlen(headers.authorization));
+	free(headers.authorization);
+}
+
+static void http_close(struct upstream *upstream)
+{
+	say_farewell(upstream);
+	upstream_end(upstream);
+}
+
+const struct upstream_ops http_upstream_ops = {
+	.open = http_open,
+	.send = http_send,
+	.establish = http_establish,
+	.forget = http_forget,
+	.close = http_close,
+	.has_streams = true,
+};
+
+/* The target. */
+
+static bool is_local(const char *url)
+{
+	static const char *const hosts[] = {"//localhost", "//127.", "//[::1]"};
+	const char *host = strstr(url, "//");
+	for (size_t i = 0; host && i < sizeof(hosts) / sizeof(hosts[0]); i++)
+		if (strncmp(host, hosts[i], strlen(hosts[i])) == 0)
+			return true;
+	return false;
+}
+
+/* unix:/path/of/socket:/endpoint */
+static int parse_unix(struct http_upstream *http, const char *text, struct error *error)
+{
+	const char *colon = strrchr(text, ':');
+	if (!colon || colon == text || colon[1] != '/')
+		return error_set(error, ERROR_SYNTAX, "unix:%s: expected unix:/path/of/socket:/endpoint", text);
+	struct buf url = {0};
+	http->unix_socket = span_dup((struct span){text, (size_t)(colon - text)});
+	buf_printf(&url, "http://localhost%s", colon + 1);
+	buf_add(&url, "", 1);
+	http->url = url.data;
+	return http->unix_socket && buf_ok(&url) ? 0 : error_set(error, ERROR_MEMORY, "out of memory");
+}
+
+static int parse_url(struct http_upstream *http, const char *url, struct error *error)
+{
+	if (strncmp(url, "unix:", 5) == 0)
+		return parse_unix(http, url + 5, error);
+	if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+		return error_set(error, ERROR_SYNTAX,
+			"--upstream %s: expected http://…, https://… or unix:/socket:/endpoint", url);
+	const char *host = strstr(url, "//") + 2;
+	if (memchr(host, '@', strcspn(host, "/?#")))
+		return error_set(error, ERROR_SYNTAX,
+			"--upstream: a URL with credentials is not taken; clients bring their own");
+	http->url = strdup(url);
+	return http->url ? 0 : error_set(error, ERROR_MEMORY, "out of memory");
+}
+
+static bool make_client(struct http_upstream *http, const char *ca_file, struct error *error)
+{
+	const struct policy *policy = http->policy;
+	const char *ca = ca_file ? ca_file : policy->upstream.ca_file;
+	http->ca_file = ca ? strdup(ca) : NULL;
+	http->client = http_client_new(http->base,
+		&(struct http_target){.url = http->url,
+			.unix_socket = http->unix_socket,
+			.ca_file = http->ca_file,
+			.certificate = policy->upstream.certificate,
+			.key = policy->upstream.key,
+			.direct = http->unix_socket || is_local(http->url),
+			.connect_ms = policy->deadlines.connect_ms},
+		error);
+	return http->client;
+}
+
+struct http_upstream *http_upstream_new(struct event_base *base, const struct env *env, struct policy *policy,
+	const char *url, const char *ca_file, struct error *error)
+{
+	struct http_upstream *http = calloc(1, sizeof(*http));
+	if (!http) {
+		error_set(error, ERROR_MEMORY, "out of memory");
+		return NULL;
+	}
+	http->base = base;
+	http->env = env;
+	http->policy = policy_ref(policy);
+	http->first_policy = policy_ref(policy);
+	TAILQ_INIT(&http->sessions);
+	TAILQ_INIT(&http->dead);
+	http->bury_timer = event_new(base, -1, 0, on_bury, http);
+	if (!http->bury_timer)
+		error_set(error, ERROR_MEMORY, "out of memory");
+	if (http->bury_timer && parse_url(http, url, error) == 0 && make_client(http, ca_file, error))
+		return http;
+	http_upstream_free(http);
+	return NULL;
+}
+
+void http_upstream_set_policy(struct http_upstream *http, struct policy *policy)
+{
+	policy_ref(policy);
+	policy_unref(http->policy);
+	http->policy = policy;
+}
+
+bool http_upstream_is_idle(const struct http_upstream *http)
+{
+	return TAILQ_EMPTY(&http->sessions) && http_client_is_idle(http->client);
+}
+
+void http_upstream_free(struct http_upstream *http)
+{
+	struct upstream *upstream;
+	if (!http)
+		return;
+	while ((upstream = TAILQ_FIRST(&http->sessions)))
+		upstream_end(upstream);
+	if (http->bury_timer) {
+		on_bury(-1, 0, http);
+		event_free(http->bury_timer);
+	}
+	http_client_free(http->client);
+	policy_unref(http->policy);
+	policy_unref(http->first_policy);
+	free(http->url);
+	free(http->unix_socket);
+	free(http->ca_file);
+	free(http);
+}
