@@ -1,0 +1,149 @@
+// Legacy servers over HTTP: Streamable HTTP and HTTP+SSE, official servers and the v1 SDK in its several ways to ask.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { answerAll, ask, call, everything, fixture, makeClient, packaged, program, recorded, retry, scratch, serve, sleep, textOf, until } from './valet.mjs';
+
+const accept = content => ({ action: 'accept', content });
+
+async function start(t, command, { env = {}, ready = /^(\d+)\n/m } = {}) {
+  const child = spawn(command[0], command.slice(1), { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+  let out = '';
+  child.stdout.on('data', data => { out += data; });
+  child.stderr.on('data', data => { out += data; });
+  t.after(() => child.kill('SIGKILL'));
+  const found = await until(() => ready.exec(out), `the server to listen: ${out}`);
+  return { child, port: Number(found[1]), get out() { return out; } };
+}
+
+const front = (t, url, options = {}) => serve(t, [], { ...options, args: ['--upstream', url, ...(options.args ?? [])] });
+
+async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise(resolve => server.on('listening', resolve));
+  const { port } = server.address();
+  await new Promise(resolve => server.close(resolve));
+  return port;
+}
+
+for (const [mode, path] of [['streamableHttp', '/mcp'], ['sse', '/sse']])
+  for (const face of ['stdio', 'http'])
+    test(`everything over ${mode}, in front of it ${face}`, { timeout: 60000 }, async t => {
+      const port = await freePort();
+      await start(t, ['node', packaged('@modelcontextprotocol/server-everything/dist/index.js'), mode],
+        { env: { PORT: String(port) }, ready: /(listening|running) on port (\d+)/i });
+      const client = makeClient(everything, {
+        'elicitation/create': async () => accept({ name: 'Ada' }),
+        'sampling/createMessage': async () => ({ role: 'assistant', model: 'm', content: { type: 'text', text: 'sampled words' } }),
+        'roots/list': async () => ({ roots: [{ uri: 'file:///srv/project', name: 'project' }] }),
+      });
+      const url = `http://127.0.0.1:${port}${path}`;
+      if (face === 'http') await client.connect(new StreamableHTTPClientTransport(new URL((await front(t, url)).url)));
+      else await client.connect(new StdioClientTransport({ command: program, args: ['--upstream', url, '--log-level', 'error'], stderr: 'inherit' }));
+      t.after(() => client.close());
+      assert.ok((await client.listTools()).tools.length > 5);
+      assert.match(textOf(await client.callTool({ name: 'trigger-sampling-request', arguments: { prompt: 'p', maxTokens: 7 } })), /sampled words/);
+      assert.match(textOf(await client.callTool({ name: 'trigger-elicitation-request', arguments: {} })), /Name: Ada/);
+      assert.match(textOf(await client.callTool({ name: 'get-roots-list', arguments: {} })), /file:\/\/\/srv\/project/);
+      const progress = [];
+      await client.callTool({ name: 'trigger-long-running-operation', arguments: { duration: 0.6, steps: 3 } }, { onprogress: p => progress.push(p.progress) });
+      assert.ok(progress.length >= 2);
+    });
+
+for (const tool of ['on_post', 'on_get'])
+  for (const options of [[], ['events'], ...(tool === 'on_get' ? [['json']] : [])])
+    test(`the v1 SDK asks ${tool} ${options}`, { timeout: 30000 }, async t => {
+      const record = join(scratch(t), 'record');
+      const server = await start(t, ['node', fixture('http_asker.mjs'), ...options], { env: { RECORD: record } });
+      const valet = await front(t, `http://127.0.0.1:${server.port}/mcp`);
+      for (const what of ['a', 'b']) {
+        const { result } = await call(valet, tool, { what });
+        assert.equal(result.resultType, 'input_required');
+        const last = await retry(valet, tool, { what }, result, answerAll(result, accept({ sure: 'y' })));
+        assert.equal(textOf(last.result), `deleted ${what} y`);
+      }
+      valet.child.kill('SIGTERM');
+      assert.deepEqual(await valet.exited, { code: 0, signal: null });
+      await until(() => recorded(record).some(event => event.closed), 'the DELETE of the session');
+    });
+
+test('calls run side by side where they ask on their own streams', { timeout: 30000 }, async t => {
+  const server = await start(t, ['node', fixture('http_asker.mjs')]);
+  const valet = await front(t, `http://127.0.0.1:${server.port}/mcp`);
+  const parked = await Promise.all([...Array(20).keys()].map(async n => ({ n, result: (await call(valet, 'on_post', { what: String(n) })).result })));
+  for (const { n, result } of parked) assert.equal(Object.values(result.inputRequests)[0].params.message, `Delete ${n}?`);
+  await Promise.all(parked.map(async ({ n, result }) => {
+    const last = await retry(valet, 'on_post', { what: String(n) }, result, answerAll(result, accept({ sure: `s${n}` })));
+    assert.equal(textOf(last.result), `deleted ${n} s${n}`);
+  }));
+});
+
+test('a stream that the server closes goes on by GET', { timeout: 30000 }, async t => {
+  const server = await start(t, ['node', fixture('http_asker.mjs'), 'events']);
+  const valet = await front(t, `http://127.0.0.1:${server.port}/mcp`);
+  assert.equal(textOf((await call(valet, 'dropped')).result), 'came by GET');
+});
+
+test('the server is killed and started again: parked calls are lost, new ones work', { timeout: 30000 }, async t => {
+  const port = await freePort();
+  const first = await start(t, ['node', fixture('http_asker.mjs')], { env: { PORT: String(port) } });
+  const valet = await front(t, `http://127.0.0.1:${port}/mcp`);
+  const { result } = await call(valet, 'on_post', { what: 'x' });
+  first.child.kill('SIGKILL');
+  await sleep(300);
+  const lost = await retry(valet, 'on_post', { what: 'x' }, result, answerAll(result, accept({ sure: 'y' })));
+  assert.equal(lost.error.code, -32603);
+  assert.equal(lost.error.data.reason, 'lost');
+  const down = await ask(valet, 'server/discover', {}, { capabilities: {} });
+  assert.equal(down.status, 503);
+  await start(t, ['node', fixture('http_asker.mjs')], { env: { PORT: String(port) } });
+  await until(async () => (await call(valet, 'plain')).result, 'the new server to serve');
+});
+
+test('credentials reach the server, each principal has its own session', { timeout: 30000 }, async t => {
+  const record = join(scratch(t), 'record');
+  const server = await start(t, ['node', fixture('http_asker.mjs')], { env: { RECORD: record } });
+  const valet = await front(t, `http://127.0.0.1:${server.port}/mcp`);
+  for (const who of ['alice', 'bob', 'alice'])
+    assert.match(textOf((await call(valet, 'plain', {}, {}, { headers: { authorization: `Bearer ${who}` } })).result), new RegExp(`Bearer ${who}$`));
+  assert.equal(recorded(record).filter(event => event.opened).length, 2);
+  assert.ok(!valet.log.includes('Bearer'));
+});
+
+test('kubernetes over HTTP', { timeout: 30000 }, async t => {
+  const { writeFileSync } = await import('node:fs');
+  const dir = scratch(t), port = await freePort();
+  writeFileSync(join(dir, 'config.toml'), 'confirmation_fallback = "deny"\n[[confirmation_rules]]\ntool = "configuration_view"\nmessage = "Really?"\n');
+  writeFileSync(join(dir, 'kubeconfig'), 'apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]\n' +
+    'contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: [{name: u, user: {token: t}}]\n');
+  const child = spawn(packaged('kubernetes-mcp-server-linux-amd64/bin/kubernetes-mcp-server-linux-amd64'),
+    ['--port', String(port), '--config', join(dir, 'config.toml'), '--kubeconfig', join(dir, 'kubeconfig')], { stdio: 'ignore' });
+  t.after(() => child.kill('SIGKILL'));
+  await until(() => fetch(`http://127.0.0.1:${port}/healthz`).then(() => true, () => false), 'kubernetes to listen');
+  const valet = await front(t, `http://127.0.0.1:${port}/mcp`);
+  const { result } = await call(valet, 'configuration_view', {}, {}, { capabilities: { elicitation: {} } });
+  assert.equal(Object.values(result.inputRequests)[0].params.message, 'Really?');
+  const last = await retry(valet, 'configuration_view', {}, result, answerAll(result, accept({})), { capabilities: { elicitation: {} } });
+  assert.match(textOf(last.result), /current-context: x/);
+});
+
+test('what cannot be reached gives one clear error', { timeout: 30000 }, async t => {
+  for (const [url, words] of [
+    ['http://127.0.0.1:1/mcp', /connect/i],
+    ['http://no-such-host.invalid/mcp', /resolve/i],
+    ['unix:/no/such/socket:/mcp', /connect/i],
+  ]) {
+    const valet = await front(t, url);
+    const { status, error } = await ask(valet, 'tools/list');
+    assert.equal(status, 200);
+    assert.equal(error.code, -32603);
+    assert.equal(error.data.reason, 'unavailable');
+    assert.match(error.message, words);
+    assert.equal((await ask(valet, 'server/discover')).status, 503);
+    valet.child.kill('SIGKILL');
+  }
+});
