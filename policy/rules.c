@@ -66,8 +66,8 @@ void report_unknown_key(struct report *report, const struct node *key, enum key_
 			best = *name;
 			best_distance = distance(key->text, best);
 		}
-	const char *where = section == SECTION_TOP    ? "here"
-			    : section == SECTION_RULE ? "in a rule"
+	const char *where = section == SECTION_TOP    ? "policy"
+			    : section == SECTION_RULE ? "rules"
 						      : section_name(section);
 	if (best)
 		report_fault(report, key->line, key->column, "unknown key %s in %s; did you mean %s?", key->text, where,
@@ -230,7 +230,8 @@ static void read_all(
 		rule_read(rule, node->values[i], true, report);
 		read_match(rules, node->values[i], rule, report);
 	}
-	qsort(rules->entries, rules->entry_count, sizeof(*rules->entries), compare_entries);
+	if (rules->entry_count)
+		qsort(rules->entries, rules->entry_count, sizeof(*rules->entries), compare_entries);
 	while (rules->exact_count < rules->entry_count && rules->entries[rules->exact_count].exact)
 		rules->exact_count++;
 	report_ties(rules, report);

@@ -168,7 +168,8 @@ static void start_named(struct exchange *exchange, const struct request *request
 			exchange, discover ? 503 : 200, RPC_INTERNAL_ERROR, error.text, "{\"reason\":\"unavailable\"}");
 		return;
 	}
-	if (request->input_responses.ptr && call->rule->input_key_count)
+	/* A rerun's answers are for the questions of its round, whatever these are called. */
+	if (request->input_responses.ptr && !request->script.ptr && call->rule->input_key_count)
 		buf_add_span(&call->pre_answers, request->input_responses);
 	if (!buf_ok(&call->pre_answers))
 		buf_free(&call->pre_answers); /* then the questions are asked */
@@ -365,7 +366,9 @@ void call_end(struct call *call, enum call_end how, const char *reason, struct b
 		call_deliver(call, result_http_status(call->method, call->policy, message_body(&call->outcome)));
 	if (call->outcome.failed)
 		buf_free(&call->outcome);
-	if (how == CALL_END_ANSWERED || how == CALL_END_LOST)
+	/* A call whose stream broke while its session lives is as good as cancelled: the server may still be at work. */
+	bool over = how == CALL_END_ANSWERED || (how == CALL_END_LOST && call->session->state == SESSION_DEAD);
+	if (over)
 		call_settle(call);
 	else
 		call_let_end(call, how, reason);

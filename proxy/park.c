@@ -68,6 +68,8 @@ static void write_round(struct call *call, struct buf *body)
 	struct input *input;
 	buf_add_text(body, "\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{");
 	TAILQ_FOREACH (input, &call->inputs, link) {
+		if (input->answer.len)
+			continue; /* kept from a retry that lacked others */
 		json_add_separator(body);
 		buf_add_json_string(body, span_of(input->key));
 		buf_add_text(body, ":");
@@ -238,6 +240,7 @@ void call_on_server_request(struct call *call, struct server_request *request)
 void call_ask_roots(struct call *call)
 {
 	const struct capability_need need = {.kind = POLICY_ROOTS};
+	call_drop_inputs(call, false); /* of a round that went before */
 	struct input *input = call_add_input(call, &need, NULL);
 	if (input && answer_ahead(call, input))
 		return; /* the session settles, and lets the call go ahead then */

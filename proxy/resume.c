@@ -266,8 +266,11 @@ static void go_on(struct exchange *exchange, const struct request *request, cons
 		refuse(exchange, "used", "The request state was used before", "its call is over");
 	} else if (state->round != call->round || state->round == call->used_round) {
 		refuse(exchange, "used", "The request state was used before", "other answers, or an earlier round");
-	} else if (call->state == CALL_FINISHED && call->lost && may_rerun) {
-		call_set_state(call, CALL_DEAD);
+	} else if (call->lost && may_rerun && (call->state == CALL_FINISHED || call->state == CALL_ENDING)) {
+		call->used_round = state->round;
+		buf_free(&call->outcome);
+		if (call->state == CALL_FINISHED)
+			call_set_state(call, CALL_DEAD);
 		rerun_start(exchange, request, script, state->round);
 	} else if (call->state == CALL_FINISHED || (call->state == CALL_ENDING && call->outcome.len)) {
 		call->used_round = state->round;

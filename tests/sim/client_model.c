@@ -164,7 +164,8 @@ static bool is_fresh(const struct plan *plan)
 		round = round->next;
 	const struct world *world = plan->person->world;
 	return round && round == plan->job->rounds && !round->brought_back && !world->ledger->shut_down &&
-	       world->now_ms < round->issued_ms + world->policy->defaults.park_ms && world->policy->limits.kept > 1000;
+	       !world->ledger->clock_set && world->now_ms < round->issued_ms + world->policy->defaults.park_ms &&
+	       world->policy->limits.kept > 1000;
 }
 
 static void mark_brought_back(struct plan *plan)

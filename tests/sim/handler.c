@@ -308,6 +308,9 @@ static bool take_step(struct handler *handler, const struct step *step)
 	case STEP_CRASH:
 		link_lose(link, 0, "the simulated server crashed");
 		return false;
+	case STEP_BREAK:
+		link_fail_request(link, handler->id);
+		return true;
 	case STEP_RESULT:
 		finish_with_result(handler, false);
 		return false;
@@ -372,7 +375,7 @@ static void plan_handler(struct handler *handler)
 		plan_questions(handler);
 		add_step(handler, STEP_SLEEP, choose(world, 0, 20));
 		if (chance(world, nature->crashes))
-			add_step(handler, STEP_CRASH, 0);
+			add_step(handler, world->has_streams && chance(world, 50) ? STEP_BREAK : STEP_CRASH, 0);
 	}
 	if (chance(world, 30))
 		add_step(handler, STEP_PROGRESS, 0);

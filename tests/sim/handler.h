@@ -14,7 +14,8 @@ enum step_op {
 	STEP_CRASH,
 	STEP_RESULT,
 	STEP_ERROR,
-	STEP_URLS, /* -32042 */
+	STEP_URLS,  /* -32042 */
+	STEP_BREAK, /* the call's stream */
 	STEP_HANG,
 };
 

@@ -43,6 +43,17 @@ struct question *ledger_question(struct link *link, struct job *job, enum policy
 	return question;
 }
 
+struct question *ledger_marked(struct ledger *ledger, unsigned mark, const struct link *link, enum question_state state)
+{
+	for (unsigned i = mark; i && i <= ledger->question_count; i++) {
+		struct question *question = ledger->questions[i];
+		if ((i == mark || question->like == mark) && question->state == state &&
+			(!link || question->link == link))
+			return question;
+	}
+	return mark && mark <= ledger->question_count ? ledger->questions[mark] : NULL;
+}
+
 bool ledger_is_loose(const struct question *question)
 {
 	const struct job *job = question->job;

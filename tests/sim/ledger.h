@@ -59,6 +59,7 @@ enum question_state { QUESTION_NEW, QUESTION_OPEN, QUESTION_ANSWERED, QUESTION_W
 struct question {
 	struct question *next, *next_of_job;
 	unsigned number;
+	unsigned like; /* the question that this one repeats to the byte, in a rerun; its mark is that one's */
 	struct link *link;
 	struct job *job; /* that the server works at; NULL: none */
 	bool loose;	 /* asked when the core cannot know for whom */
@@ -95,13 +96,18 @@ struct ledger {
 	struct question *questions[MAX_QUESTIONS];
 	unsigned job_count, answer_count, question_count, link_count, ask_count, finished_count;
 	bool keys_by_policy, fixed_answers; /* the policy names input requests; answers for the client */
-	bool shut_down, over;
+	bool reruns;			    /* the policy lets lost calls run again */
+	bool shut_down, clock_set, over;
 };
 
 void ledger_init(struct world *world);
 struct job *ledger_job(struct world *world, unsigned principal, const char *method, const char *name);
 struct question *ledger_question(struct link *link, struct job *job, enum policy_kind kind);
 struct answer *ledger_answer(struct ask *ask, struct span key);
+
+/* The question with this mark: on `link` (NULL: on any) and in `state` if there is one, else the first; NULL if there is none. */
+struct question *ledger_marked(
+	struct ledger *ledger, unsigned mark, const struct link *link, enum question_state state);
 
 /* Borders. */
 void ledger_to_server(struct link *link, enum upstream_kind kind, uint64_t request_id, struct span text, bool dropped);

@@ -27,7 +27,8 @@ struct link {
 	const char *version; /* agreed */
 	struct capabilities caps;
 	bool roots_may_change;
-	bool confused; /* a question was asked when the core could not know for whom, and went to another call */
+	bool has_tasks; /* the server's */
+	bool confused;	/* a question was asked when the core could not know for whom, and went to another call */
 	struct sent *sent;
 	int64_t next_in_ms, next_out_ms;
 	void *model;

@@ -3,6 +3,8 @@
 
 #include "tests/sim/sim.h"
 
+#include <stdlib.h>
+
 enum { HOUR_MS = 3600000 };
 
 static bool may_open(struct world *world)
@@ -90,14 +92,20 @@ static void choose_policy(struct world *world, bool benign)
 	limits->pool = (unsigned)choose(world, 1, 3);
 	if (benign)
 		return;
-	if (chance(world, 15))
+	struct model *model = world->model;
+	model->actions = chance(world, 25);
+	if (model->actions && chance(world, 60))
 		choose_actions(world);
-	if (chance(world, 10))
+	if (model->actions && chance(world, 40))
 		choose_keys(world);
 	if (chance(world, 30))
 		rule->undeclared = POLICY_UNDECLARED_REFUSE;
 	if (chance(world, 10))
 		rule->asks_never = true;
+	if (chance(world, 10)) {
+		rule->rerun = POLICY_RERUN_IF_LOST;
+		world->ledger->reruns = true;
+	}
 	if (chance(world, 40))
 		rule->park_ms = choose(world, 100, 60000);
 	if (chance(world, 20))
@@ -127,6 +135,31 @@ static void choose_policy(struct world *world, bool benign)
 	}
 }
 
+/* The operator changes the policy and the keys; states that the old key sealed still open. */
+static void reload(struct world *world, void *arg)
+{
+	static const char keys[] = "v1 89abcdef 1f1e1d1c1b1a191817161514131211100f0e0d0c0b0a09080706050403020100\n"
+				   "v1 01234567 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+	(void)arg;
+	struct policy *policy = policy_default();
+	struct keyring *ring = keyring_parse(span_of(keys), "keys", NULL);
+	if (!policy || !ring)
+		abort();
+	world_trace(world, "reload");
+	proxy_reload(world->proxy, policy, ring);
+	policy_unref(policy);
+	keyring_unref(ring);
+}
+
+/* Somebody sets the clock. */
+static void set_clock(struct world *world, void *arg)
+{
+	(void)arg;
+	world->ledger->clock_set = true;
+	world->wall_ms += choose(world, -100000, 100000);
+	world_trace(world, "the wall clock is set");
+}
+
 static void shut_down(struct world *world, void *arg)
 {
 	(void)arg;
@@ -142,12 +175,18 @@ void model_run(struct world *world)
 	choose_nature(world, &model->nature);
 	choose_policy(world, model->nature.benign);
 	world->has_streams = chance(world, 40);
+	world->late_turns = chance(world, 30);
 	/* What a benign server asks at once has to arrive within the time of gathering. */
 	world->latency_ms = model->nature.benign ? choose(world, 0, 2) : chance(world, 50) ? 0 : choose(world, 1, 100);
 	world_start(world);
 	model_start_clients(world);
 	if (!model->nature.benign && chance(world, 8))
 		world_at(world, choose(world, 0, 100000), shut_down, NULL);
+	bool rules = model->actions || world->policy->defaults.asks_never;
+	if (!model->nature.benign && !rules && chance(world, 8))
+		world_at(world, choose(world, 0, 100000), reload, NULL);
+	if (!model->nature.benign && chance(world, 5))
+		world_at(world, choose(world, 0, 100000), set_clock, NULL);
 	world_run_until(world, world->now_ms + HOUR_MS);
 	if (!world->failed)
 		model_stop_clients(world);

@@ -31,6 +31,7 @@ struct model {
 	unsigned person_count;
 	unsigned plans, plans_over;
 	bool keys_ahead;
+	bool actions; /* the policy decides about questions, and is not reloaded */
 };
 
 extern const struct driver model_driver;

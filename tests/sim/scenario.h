@@ -5,7 +5,8 @@
  *   set deadlines.park 10m | set limits.parked 1 | set rule.rounds 2 | set rule.elicitation cancel    before any client
  *   streams                         the transport says on which call's stream a server request comes
  *   handshake VERSION               what the server agrees to; `handshake plain` refuses capability shapes that it does not
- *                                   know, `handshake names VERSION` refuses all but that, `handshake silent` never answers
+ *                                   know, `handshake names VERSION` refuses all but that, `handshake silent` never answers,
+ *                                   `handshake tasks` declares tasks
  *   client A [principal N] [stdio] [declares roots,sampling,sampling.tools,elicitation,elicitation.url]
  *   A calls j tools/call NAME [arguments JSON] [progress TOKEN] [answers KEY=ANSWER ...]
  *   A sends j tools/list            a request without a name
@@ -13,8 +14,11 @@
  *   A repeats j [N]                 the N-th request of the job once more, the last one without N
  *   A cancels j | A vanishes
  *   server asks q elicitation|url|form|sampling|tools|roots in j [stream] [token T] [schema JSON]
+ *   server asks q2 … like q1        to the byte the same, in a rerun
  *   server asks q roots at A        in no call, on the newest connection of A
  *   server withdraws q | server answers j [JSON] | server fails j CODE | server requires j | server completes j
+ *   server creates j                a task
+ *   server breaks j                 the stream of its call
  *   server progresses j N | server says A JSON | server crashes A
  *   advance 10s | shutdown | restart
  *   expect A j complete | expect A j asked KEY=KIND ... | expect A j error CODE [REASON] | expect A j nothing
@@ -62,7 +66,7 @@ struct scenario {
 	unsigned line;
 	bool started;
 	const char *version;
-	bool plain_only, names_version, silent;
+	bool plain_only, names_version, silent, tasks;
 	struct actor actors[MAX_NAMED];
 	struct labelled_job jobs[MAX_NAMED];
 	struct labelled_question questions[MAX_NAMED];

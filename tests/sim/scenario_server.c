@@ -46,14 +46,16 @@ static void shake_hands(struct link *link, int64_t id, struct span params)
 		say(link, 0,
 			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"protocolVersion\":\"%s\",\"capabilities\":{"
 			"\"tools\":"
-			"{}},\"serverInfo\":{\"name\":\"legacy\",\"version\":\"1\"}}}",
-			(long long)id, scenario->version);
+			"{}%s},\"serverInfo\":{\"name\":\"legacy\",\"version\":\"1\"}}}",
+			(long long)id, scenario->version,
+			scenario->tasks ? ",\"tasks\":{\"requests\":{\"tools\":{\"call\":{}}}}" : "");
 }
 
 static void on_request(struct link *link, const struct message *message)
 {
 	int64_t id = 0;
-	if (!json_integer(message->id, &id) || mark_of(message->params, "sim/t", 't'))
+	if (!json_integer(message->id, &id) || mark_of(message->params, "sim/t", 't') ||
+		json_string_is(message->method, "tasks/result"))
 		return;
 	if (json_string_is(message->method, "initialize"))
 		shake_hands(link, id, message->params);
@@ -195,6 +197,8 @@ static void play_ask(struct scenario *scenario, char **words)
 			question->progress_token = *++words;
 		else if (word_is(words, "schema") && words[1])
 			schema = *++words;
+		else if (word_is(words, "like") && find_labelled_question(scenario, words[1]))
+			question->like = find_labelled_question(scenario, *++words)->question->number;
 		else
 			scenario_fail(scenario, "not understood: %s", *words);
 	}
@@ -204,8 +208,8 @@ static void play_ask(struct scenario *scenario, char **words)
 		question->progress_token ? arena_printf(arena, ",\"progressToken\":%s", question->progress_token) : "";
 	say(link, stream,
 		"{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"%s\",\"params\":{%s\"_meta\":{\"sim/q\":\"q%u\"%s}}}",
-		question->id, methods[question->kind], question_params(question, sort, schema), question->number,
-		token);
+		question->id, methods[question->kind], question_params(question, sort, schema),
+		question->like ? question->like : question->number, token);
 }
 
 static void play_about_job(struct scenario *scenario, struct labelled_job *job, const char *verb, const char *word)
@@ -230,6 +234,13 @@ static void play_about_job(struct scenario *scenario, struct labelled_job *job, 
 			"{\"elicitations\":[{\"mode\":\"url\",\"message\":\"m\",\"elicitationId\":\"u%u\",\"url\":"
 			"\"https://x.example/\"}]}}}",
 			(unsigned long long)id, number, number);
+	else if (strcmp(verb, "creates") == 0)
+		say(link, id,
+			"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"task\":{\"taskId\":\"task-%u\",\"status\":"
+			"\"working\"}}}",
+			(unsigned long long)id, number);
+	else if (strcmp(verb, "breaks") == 0)
+		link_fail_request(link, id);
 	else if (strcmp(verb, "completes") == 0)
 		say(link, 0,
 			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",\"params\":"

@@ -79,8 +79,11 @@ static bool set_action(struct policy_rule *rule, const char *key, char *word)
 static bool set_word(struct scenario *scenario, const char *key, char *word)
 {
 	struct policy_rule *rule = &scenario->world->policy->defaults;
+	scenario->world->ledger->reruns |= strcmp(key, "rule.rerun") == 0;
 	if (strcmp(key, "rule.undeclared") == 0)
 		rule->undeclared = strcmp(word, "refuse") == 0 ? POLICY_UNDECLARED_REFUSE : POLICY_UNDECLARED_FAIL;
+	else if (strcmp(key, "rule.rerun") == 0)
+		rule->rerun = strcmp(word, "always") == 0 ? POLICY_RERUN_ALWAYS : POLICY_RERUN_IF_LOST;
 	else if (strcmp(key, "rule.asks") == 0)
 		rule->asks_never = strcmp(word, "never") == 0;
 	else
@@ -105,7 +108,8 @@ static void play_handshake(struct scenario *scenario, char **words)
 	scenario->plain_only = word_is(words, "plain");
 	scenario->silent = word_is(words, "silent");
 	scenario->names_version = word_is(words, "names");
-	words += scenario->plain_only || scenario->silent || scenario->names_version;
+	scenario->tasks = word_is(words, "tasks");
+	words += scenario->plain_only || scenario->silent || scenario->names_version || scenario->tasks;
 	if (words[0])
 		scenario->version = words[0];
 }

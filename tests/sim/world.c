@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_EVENTS = 1 << 13, LOG_BYTES = 1 << 14 };
+enum { MAX_EVENTS = 1 << 13, LOG_BYTES = 1 << 14, LATE_MS = 50 };
 
 /* The core's environment. */
 
@@ -176,6 +176,8 @@ static bool step(struct world *world, int64_t until_ms)
 	bool turn = due_ms < event_ms || (due_ms == event_ms && chance(world, 50));
 	if (due_ms < world->now_ms && event_ms <= world->now_ms)
 		turn = chance(world, 70);
+	if (turn && event_ms - due_ms < LATE_MS && due_ms > world->now_ms && world->late_turns && chance(world, 3))
+		turn = false; /* a busy loop comes late to its timers */
 	int64_t next_ms = turn ? due_ms : event_ms;
 	if (next_ms > until_ms && next_ms > world->now_ms)
 		return false;

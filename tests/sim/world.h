@@ -51,6 +51,7 @@ struct world {
 	struct proxy *proxy;
 	bool has_streams;
 	int64_t latency_ms; /* longest way of a message, each direction */
+	bool late_turns;    /* timers may fire late */
 
 	const struct driver *driver;
 	void *model; /* the driver's own */
