@@ -124,16 +124,17 @@ static bool take_new_answers(
 	return true;
 }
 
-void rerun_start(struct exchange *exchange, const struct request *request, struct span script, uint32_t round)
+bool rerun_start(struct exchange *exchange, const struct request *request, struct span script, uint32_t round)
 {
 	struct span value, old, open;
 	struct error error = {0};
 	struct buf answers = {0}, all = {0};
+	bool started = false;
 	/* We sealed it ourselves; the check is what the scanner wants before it walks. */
 	if (json_check(script, &value, NULL, &error) || !json_get(value, NULL, "answers", &old) ||
 		!json_get(value, NULL, "open", &open)) {
 		exchange_fail(exchange, 200, RPC_INVALID_PARAMS, "The request state holds no script", NULL);
-		return;
+		return false;
 	}
 	buf_add(&answers, old.ptr + 1, old.len - 2);
 	if (take_new_answers(exchange, request, open, &answers)) {
@@ -145,11 +146,13 @@ void rerun_start(struct exchange *exchange, const struct request *request, struc
 		again.script = buf_span(&all);
 		again.round = round;
 		proxy_log(exchange->proxy, LOG_INFO, "call-rerun", "%s from round %u", request->method->name, round);
-		if (buf_ok(&all))
+		started = buf_ok(&all);
+		if (started)
 			call_start(exchange, &again);
 		else
 			exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 	}
 	buf_free(&answers);
 	buf_free(&all);
+	return started;
 }

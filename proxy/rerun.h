@@ -23,7 +23,8 @@ void rerun_write_script(const struct call *call, struct buf *out);
 /* The answer to this question in the script that the call was started with, which is used up by that. false: none. */
 bool rerun_find_answer(struct call *call, const struct input *input, struct span *answer);
 
-/* Starts the call of a retry again: from the script of its state and the answers that the retry brings. */
-void rerun_start(struct exchange *exchange, const struct request *request, struct span script, uint32_t round);
+/* Starts the call of a retry again: from the script of its state and the answers that the retry brings. false if the
+ * exchange was answered with a fault instead, and nothing is used up. */
+bool rerun_start(struct exchange *exchange, const struct request *request, struct span script, uint32_t round);
 
 #endif

@@ -145,8 +145,8 @@ static void resume_unsent(struct call *call)
 		buf_add_span(&body, buf_span(&input->answer));
 		rerun_record(call, input, buf_span(&input->answer));
 		call_remove_input(call, input);
-		server_requests_answer_roots(session,
-			buf_ok(&body) ? buf_span(&body) : span_of(translate_unanswered(POLICY_ROOTS)));
+		server_requests_answer_roots(
+			session, buf_ok(&body) ? buf_span(&body) : span_of(translate_unanswered(POLICY_ROOTS)));
 		buf_free(&body);
 	}
 	session_pump(session);
@@ -261,17 +261,18 @@ static void go_on(struct exchange *exchange, const struct request *request, cons
 	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state->expires_ms && !has_kept_answer(call)) {
 		refuse(exchange, "expired", "The request state has expired", "too late");
 	} else if (always) {
-		rerun_start(exchange, request, script, state->round);
+		(void)rerun_start(exchange, request, script, state->round);
 	} else if (!call) {
 		refuse(exchange, "used", "The request state was used before", "its call is over");
 	} else if (state->round != call->round || state->round == call->used_round) {
 		refuse(exchange, "used", "The request state was used before", "other answers, or an earlier round");
 	} else if (call->lost && may_rerun && (call->state == CALL_FINISHED || call->state == CALL_ENDING)) {
-		call->used_round = state->round;
-		buf_free(&call->outcome);
-		if (call->state == CALL_FINISHED)
-			call_set_state(call, CALL_DEAD);
-		rerun_start(exchange, request, script, state->round);
+		if (rerun_start(exchange, request, script, state->round)) {
+			call->used_round = state->round;
+			buf_free(&call->outcome);
+			if (call->state == CALL_FINISHED)
+				call_set_state(call, CALL_DEAD);
+		}
 	} else if (call->state == CALL_FINISHED || (call->state == CALL_ENDING && call->outcome.len)) {
 		call->used_round = state->round;
 		memcpy(call->used_answers, answers, DIGEST_BYTES);

@@ -213,11 +213,15 @@ static void finish_with_urls(struct handler *handler)
 {
 	struct world *world = handler->server->link->world;
 	unsigned number = handler->job->number;
+	const char *second = chance(world, 40)
+				     ? ",{\"mode\":\"url\",\"message\":\"and\",\"elicitationId\":\"v\",\"url\":"
+				       "\"https://y.example\"}"
+				     : "";
 	finish(handler, arena_printf(&world->arena,
 				"\"error\":{\"code\":-32042,\"message\":\"E:t%u\",\"data\":{\"elicitations\":["
 				"{\"mode\":\"url\",\"message\":\"go\",\"elicitationId\":\"u%u\",\"url\":\"https://"
-				"x.example\"}]}}",
-				number, number));
+				"x.example\"}%s]}}",
+				number, number, second));
 	if (chance(world, 50))
 		server_say(handler->server->link, 0,
 			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",\"params\":"
