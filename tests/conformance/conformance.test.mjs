@@ -61,3 +61,20 @@ for (const [name, upstream] of Object.entries(upstreams))
     assert.equal(verdict.code, 0, verdict.out.slice(-3000));
     assert.ok(all.length > 100, `${all.length} checks ran`);
   });
+
+// The suite's client scenarios of the legacy revisions, for the side of mcp-valet that plays the legacy client.
+for (const scenario of ['initialize', 'tools_call', 'sse-retry', 'elicitation-sep1034-client-defaults', 'json-schema-2020-12-preservation'])
+  test(`the upstream side as a legacy client: ${scenario}`, { timeout: 60000 }, async t => {
+    const out = mkdtempSync(join(tmpdir(), 'conformance-'));
+    t.after(() => rmSync(out, { recursive: true, force: true }));
+    const child = spawn(process.execPath, [suite, 'client', '--command', `${process.execPath} ${join(here, 'driver.mjs')}`, '--scenario', scenario,
+      '--spec-version', '2025-11-25', '-o', out], { stdio: ['ignore', 'pipe', 'pipe'], cwd: here, env: { ...process.env, MCP_VALET: program } });
+    let text = '';
+    child.stdout.on('data', data => { text += data; });
+    child.stderr.on('data', data => { text += data; });
+    const code = await new Promise(resolve => child.on('exit', resolve));
+    const all = checks(out);
+    assert.deepEqual(all.filter(check => check.status === 'FAILURE' || check.status === 'WARNING').map(check => `${check.id}: ${check.errorMessage ?? check.description}`), [], text.slice(-2000));
+    assert.equal(code, 0, text.slice(-2000));
+    assert.ok(all.some(check => check.status === 'SUCCESS'), text.slice(-2000));
+  });
