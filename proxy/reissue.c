@@ -113,6 +113,9 @@ void call_reissue(struct call *call, const struct request *request)
 		return;
 	}
 	call->reissue = false;
+	call->as_task = false;
+	free(call->task_id);
+	call->task_id = NULL;
 	call->upstream_id = session->next_id++;
 	call->last_progress = 0;
 	call->has_progress = false;

@@ -147,3 +147,55 @@ test('what cannot be reached gives one clear error', { timeout: 30000 }, async t
     valet.child.kill('SIGKILL');
   }
 });
+
+test('fastmcp asks on the GET stream before the head of its answer', { timeout: 60000 }, async t => {
+  const port = await freePort();
+  await start(t, ['node', fixture('fastmcp.mjs')], { env: { PORT: String(port) }, ready: /(ready)/ });
+  const valet = await front(t, `http://127.0.0.1:${port}/mcp`);
+  const args = { topic: 'ships' };
+  let { result } = await call(valet, 'sampled', args);
+  for (let i = 0; result.resultType === 'input_required' && i < 5; i++)
+    ({ result } = await retry(valet, 'sampled', args, result, answerAll(result, request => request.method === 'roots/list'
+      ? { roots: [{ uri: 'file:///srv/p', name: 'p' }] }
+      : { role: 'assistant', model: 'm', content: { type: 'text', text: request.params.messages[0].content.text.toUpperCase() } })));
+  assert.equal(textOf(result), 'ABOUT SHIPS');
+});
+
+test('playwright asks for the roots on the GET stream in the middle of a call', { timeout: 60000 }, async t => {
+  const port = await freePort();
+  await start(t, ['node', packaged('@playwright/mcp/cli.js'), '--port', String(port), '--headless', '--isolated'], { ready: /(istening|url)/ });
+  const valet = await front(t, `http://localhost:${port}/mcp`);
+  const args = { url: 'about:blank' };
+  let { result } = await call(valet, 'browser_navigate', args);
+  const asked = [];
+  for (let i = 0; result.resultType === 'input_required' && i < 5; i++) {
+    asked.push(...Object.values(result.inputRequests).map(request => request.method));
+    ({ result } = await retry(valet, 'browser_navigate', args, result, answerAll(result, { roots: [{ uri: 'file:///srv/p', name: 'p' }] })));
+  }
+  assert.ok(asked.length >= 1 && asked.every(method => method === 'roots/list'), `asked ${asked}`);
+  assert.equal(result.resultType, 'complete'); // with or without a browser on this machine
+});
+
+test('TLS: a certificate of an unknown authority is refused, of a given one taken, for another name refused', { timeout: 30000 }, async t => {
+  const { execFileSync } = await import('node:child_process');
+  const { readFileSync } = await import('node:fs');
+  const https = await import('node:https');
+  const dir = scratch(t), key = join(dir, 'key.pem'), certificate = join(dir, 'cert.pem');
+  execFileSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', key, '-out', certificate,
+    '-days', '2', '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost'], { stdio: 'ignore' });
+  const server = https.createServer({ key: readFileSync(key), cert: readFileSync(certificate) }, async (request, response) => {
+    let body = '';
+    for await (const piece of request) body += piece;
+    if (request.method !== 'POST') { response.writeHead(405).end(); return; }
+    const message = JSON.parse(body);
+    if (message.id === undefined) { response.writeHead(202).end(); return; }
+    const result = message.method === 'initialize' ? { protocolVersion: '2025-03-26', capabilities: { tools: {} }, serverInfo: { name: 'tls', version: '1' } } : { tools: [] };
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ jsonrpc: '2.0', id: message.id, result }));
+  });
+  await new Promise(resolve => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => server.close());
+  const at = (host, args) => front(t, `https://${host}:${server.address().port}/mcp`, { args });
+  assert.match((await ask(await at('localhost', []), 'tools/list')).error.message, /certificate/i);
+  assert.match((await ask(await at('127.0.0.1', ['--upstream-ca', certificate]), 'tools/list')).error.message, /certificate|subject|match/i);
+  assert.deepEqual((await ask(await at('localhost', ['--upstream-ca', certificate]), 'tools/list')).result.tools, []);
+});

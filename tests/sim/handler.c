@@ -67,7 +67,10 @@ static void write_params(struct world *world, struct question *question, struct 
 	buf_printf(out, "\"_meta\":{\"sim/q\":\"q%u\"", question->number);
 	if (question->progress_token)
 		buf_printf(out, ",\"progressToken\":%s", question->progress_token);
-	if (odd)
+	if (question->of_task)
+		buf_printf(out, ",\"io.modelcontextprotocol/related-task\":{\"taskId\":\"task-%u\"}",
+			question->job->number);
+	else if (odd)
 		buf_add_text(out, ",\"io.modelcontextprotocol/related-task\":{\"taskId\":\"7\"}");
 	buf_add_text(out, "}");
 }
@@ -100,6 +103,7 @@ static void send_question(struct server *server, struct handler *handler, struct
 	struct world *world = server->link->world;
 	struct buf params = {0};
 	question->id = question_id(server, question);
+	question->of_task = handler && handler->as_task;
 	if (chance(world, 20))
 		question->progress_token = arena_printf(&world->arena, "\"k%u\"", question->number);
 	write_params(world, question, &params);
@@ -170,9 +174,14 @@ static void finish(struct handler *handler, const char *body)
 {
 	struct link *link = handler->server->link;
 	handler->over = true;
-	server_say(link, handler->id, "{\"jsonrpc\":\"2.0\",\"id\":%llu,%s}", (unsigned long long)handler->id, body);
+	if (handler->as_task && !handler->result_id) {
+		handler->body = body;
+		return;
+	}
+	uint64_t id = handler->as_task ? handler->result_id : handler->id;
+	server_say(link, id, "{\"jsonrpc\":\"2.0\",\"id\":%llu,%s}", (unsigned long long)id, body);
 	if (chance(link->world, nature_of(link)->strays))
-		server_say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%llu,%s}", (unsigned long long)handler->id, body);
+		server_say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%llu,%s}", (unsigned long long)id, body);
 }
 
 static void finish_with_result(struct handler *handler, bool is_error)
@@ -281,7 +290,7 @@ static void progress(struct handler *handler)
 	server_say(link, handler->id,
 		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%llu,"
 		"\"progress\":%u,\"message\":\"P:t%u\"}}",
-		(unsigned long long)handler->id, handler->progress, handler->job->number);
+		(unsigned long long)handler->token, handler->progress, handler->job->number);
 }
 
 /* One step. true if the next one follows at once. */
@@ -421,4 +430,11 @@ void handler_cancel(struct handler *handler)
 	bool silently = chance(world, 50);
 	while (server_first_pending(server, handler))
 		withdraw(handler, silently);
+}
+
+void handler_fetch(struct handler *handler, uint64_t id)
+{
+	handler->result_id = id;
+	if (handler->body)
+		finish(handler, handler->body);
 }

@@ -40,6 +40,10 @@ struct handler {
 	uint64_t id;
 	const char *method;
 	bool wants_progress, waiting, over, ignores_cancel;
+	bool as_task;
+	int64_t token;	    /* for progress */
+	uint64_t result_id; /* of the request for the task's result; 0: none yet */
+	const char *body;   /* of the task's result, for when it is asked for */
 	unsigned progress;
 	struct step steps[MAX_STEPS];
 	unsigned count, at;
@@ -62,6 +66,8 @@ void handler_start(struct handler *handler);
 /* All that it waited for is answered. */
 void handler_go_on(struct handler *handler, bool give_up);
 void handler_cancel(struct handler *handler);
+/* Somebody asks for the result of the task. */
+void handler_fetch(struct handler *handler, uint64_t id);
 
 /* Asks for something that the client declared, or not; of a NULL handler: outside any call. */
 void server_ask(struct server *server, struct handler *handler);

@@ -67,6 +67,7 @@ struct question {
 	bool held;	 /* asked while several were: known when one is left, if no call ends before its question */
 	enum policy_kind kind;
 	bool url, tools, no_schema;
+	bool of_task;		    /* it names its call's task */
 	const char *id;		    /* as spelled */
 	const char *progress_token; /* as spelled, or NULL */
 	double progress;

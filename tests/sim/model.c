@@ -36,6 +36,7 @@ static void choose_faults(struct world *world, struct nature *nature)
 	nature->handshake =
 		chance(world, 70) ? HANDSHAKE_GOOD : (unsigned)choose(world, HANDSHAKE_GOOD, HANDSHAKE_STRANGE);
 	nature->knows_no_ping = chance(world, 20);
+	nature->tasks = chance(world, 10);
 }
 
 static void choose_nature(struct world *world, struct nature *nature)

@@ -20,6 +20,7 @@ struct nature {
 	const char *version;
 	bool roots_at_once, roots_later;
 	bool knows_no_ping;
+	bool tasks;	   /* every tool has to be called as a task */
 	bool streams_used; /* says on which stream a request comes */
 	unsigned ignores_cancel, answers_cancelled, crashes, undeclared, strays, malformed, full_queue, no_open;
 	unsigned lists; /* of a hundred jobs */

@@ -1,6 +1,7 @@
 /* Legacy servers: the handshake, messages of the core, and bad manners. */
 #include "tests/sim/handler.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static struct job *job_of(struct world *world, struct span params)
@@ -20,12 +21,27 @@ static void start_handler(struct server *server, const struct message *message, 
 	handler->job = job_of(world, message->params);
 	handler->id = id;
 	handler->method = arena_printf(&world->arena, "%.*s", (int)(message->method.len - 2), message->method.ptr + 1);
-	handler->wants_progress = get(get(message->params, "_meta"), "progressToken").ptr != NULL;
+	struct span token = get(get(message->params, "_meta"), "progressToken");
+	handler->wants_progress = token.ptr && json_integer(token, &handler->token);
 	handler->ignores_cancel = chance(world, nature_of(server->link)->ignores_cancel);
 	handler->next = server->handlers;
 	server->handlers = handler;
 	if (!handler->job)
 		return;
+	bool tool = strcmp(handler->method, "tools/call") == 0;
+	handler->as_task = tool && get(message->params, "task").ptr;
+	if (nature_of(server->link)->tasks && tool && !handler->as_task) {
+		handler->over = true;
+		server_say(server->link, id,
+			"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"error\":{\"code\":-32601,\"message\":\"E:t%u as a task\"}}",
+			(unsigned long long)id, handler->job->number);
+		return;
+	}
+	if (handler->as_task)
+		server_say(server->link, id,
+			"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"task\":{\"taskId\":\"task-%u\",\"status\":"
+			"\"working\"}}}",
+			(unsigned long long)id, handler->job->number);
 	handler_start(handler);
 }
 
@@ -74,9 +90,10 @@ static void agree(struct server *server, uint64_t id, struct span params)
 	}
 	server_say(link, id,
 		"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"protocolVersion\":\"%s\",\"capabilities\":{\"tools\":"
-		"{\"listChanged\":true},\"logging\":{},\"resources\":{\"subscribe\":true}},\"serverInfo\":{\"name\":"
+		"{\"listChanged\":true},\"logging\":{},\"resources\":{\"subscribe\":true}%s},\"serverInfo\":{\"name\":"
 		"\"sim-server\",\"version\":\"1\"}}}",
-		(unsigned long long)id, version);
+		(unsigned long long)id, version,
+		nature->tasks ? ",\"tasks\":{\"requests\":{\"tools\":{\"call\":{}}}}" : "");
 }
 
 struct late {
@@ -104,6 +121,23 @@ static void on_initialize(struct server *server, uint64_t id, struct span params
 
 /* Messages of the core. */
 
+/* tasks/result and tasks/cancel; a task is called task-<job>. */
+static void on_task_request(struct server *server, const struct message *message, uint64_t id)
+{
+	struct span task = get(message->params, "taskId");
+	unsigned number = task.len > 6 ? (unsigned)strtoul(task.ptr + 6, NULL, 10) : 0;
+	struct handler *handler = server->handlers;
+	while (handler && !(handler->as_task && handler->job->number == number))
+		handler = handler->next;
+	if (json_string_is(message->method, "tasks/cancel")) {
+		server_say(server->link, id, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{}}", (unsigned long long)id);
+		if (handler)
+			handler_cancel(handler);
+	} else if (handler) {
+		handler_fetch(handler, id);
+	}
+}
+
 static void on_request(struct server *server, const struct message *message)
 {
 	struct link *link = server->link;
@@ -116,6 +150,8 @@ static void on_request(struct server *server, const struct message *message)
 		if (!nature_of(link)->knows_no_ping)
 			server_say(
 				link, (uint64_t)id, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{}}", (long long)id);
+	} else if (get(message->params, "taskId").ptr) {
+		on_task_request(server, message, (uint64_t)id);
 	} else if (mark_of(message->params, "sim/t", 't')) {
 		start_handler(server, message, (uint64_t)id);
 	} else {
