@@ -176,7 +176,7 @@ static void note_broken(struct upstream *child, const char *which)
 	set_timer(child, BROKEN_WAIT_MS);
 }
 
-/* What the child writes to stderr. Reads once; false when there is nothing more for now or ever. */
+/* What the child writes to stderr. Reads once; false when there is nothing more, at present or ever. */
 static bool read_stderr(struct upstream *child)
 {
 	enum child_stderr_result result = child_stderr_read(&child->words, child->process.err);
@@ -243,7 +243,7 @@ static bool hand_out(struct upstream *child, unsigned max)
 	return true;
 }
 
-/* Reads once. false when there is nothing more for now or ever. */
+/* Reads once. false when there is nothing more, at present or ever. */
 static bool read_output(struct upstream *child)
 {
 	size_t room = READ_BYTES;
