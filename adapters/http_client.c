@@ -33,7 +33,7 @@ struct http_transfer {
 	struct buf body;
 	struct http_handlers handlers;
 	void *arg;
-	char session_id[512];
+	char session_id[512], challenge[1024];
 	bool head_told, paused, done, cancelled;
 	CURLcode result;
 	struct buf waiting; /* received, not yet handed over */
@@ -47,24 +47,32 @@ static void schedule(struct http_client *client)
 
 /* libcurl's callbacks: they only collect. */
 
+/* Copies the value of a header line if it is of this header, and fits. */
+static void take_header(struct span line, const char *name, char *out, size_t size)
+{
+	size_t name_len = strlen(name);
+	if (line.len <= name_len || strncasecmp(line.ptr, name, name_len) != 0)
+		return;
+	struct span value = {line.ptr + name_len, line.len - name_len};
+	while (value.len && (*value.ptr == ' ' || *value.ptr == '\t')) {
+		value.ptr++;
+		value.len--;
+	}
+	while (value.len && strchr(" \t\r\n", value.ptr[value.len - 1]))
+		value.len--;
+	if (value.len >= size)
+		return;
+	memcpy(out, value.ptr, value.len);
+	out[value.len] = '\0';
+}
+
 static size_t on_header(char *bytes, size_t size, size_t count, void *arg)
 {
-	static const char name[] = "mcp-session-id:";
 	struct http_transfer *transfer = arg;
 	size_t len = size * count;
-	if (len > sizeof(name) && strncasecmp(bytes, name, sizeof(name) - 1) == 0) {
-		struct span value = {bytes + sizeof(name) - 1, len - sizeof(name) + 1};
-		while (value.len && (*value.ptr == ' ' || *value.ptr == '\t')) {
-			value.ptr++;
-			value.len--;
-		}
-		while (value.len && strchr(" \t\r\n", value.ptr[value.len - 1]))
-			value.len--;
-		if (value.len < sizeof(transfer->session_id)) {
-			memcpy(transfer->session_id, value.ptr, value.len);
-			transfer->session_id[value.len] = '\0';
-		}
-	}
+	struct span line = {bytes, len};
+	take_header(line, "mcp-session-id:", transfer->session_id, sizeof(transfer->session_id));
+	take_header(line, "www-authenticate:", transfer->challenge, sizeof(transfer->challenge));
 	/* The empty line: the head is complete, also where no body follows for a long time. */
 	if (len == 2 && memcmp(bytes, "\r\n", 2) == 0)
 		schedule(transfer->client);
@@ -108,7 +116,10 @@ static void tell_head(struct http_transfer *transfer)
 	transfer->head_told = true;
 	curl_easy_getinfo(transfer->easy, CURLINFO_CONTENT_TYPE, &type);
 	transfer->handlers.on_head(
-		transfer->arg, (int)status, type ? type : "", transfer->session_id[0] ? transfer->session_id : NULL);
+		transfer->arg, &(struct http_response){.status = (int)status,
+				       .content_type = type ? type : "",
+				       .session_id = transfer->session_id[0] ? transfer->session_id : NULL,
+				       .challenge = transfer->challenge[0] ? transfer->challenge : NULL});
 }
 
 static void tell_data(struct http_transfer *transfer)

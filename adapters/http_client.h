@@ -26,9 +26,16 @@ struct http_request {
 	struct buf *body;	    /* its content is taken; NULL: none */
 };
 
+struct http_response {
+	int status;
+	const char *content_type; /* "" if there is none */
+	const char *session_id;	  /* Mcp-Session-Id, or NULL */
+	const char *challenge;	  /* WWW-Authenticate, or NULL */
+};
+
 struct http_handlers {
-	/* The head of the response. `content_type` is "" if there is none; `session_id` is NULL if the head names none. */
-	void (*on_head)(void *arg, int status, const char *content_type, const char *session_id);
+	/* The head of the response. */
+	void (*on_head)(void *arg, const struct http_response *response);
 	/* Some of the body. */
 	void (*on_data)(void *arg, struct span bytes);
 	/* The end; `fault` is NULL if the response is complete. The transfer is gone. Not called after a cancellation. */

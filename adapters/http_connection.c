@@ -62,6 +62,9 @@ void connection_end(struct connection *connection)
 		return;
 	connection->state = CONNECTION_DEAD;
 	client_gone(face->proxy, &connection->client);
+	if (connection->fetch)
+		http_fetch_cancel(connection->fetch);
+	connection->fetch = NULL;
 	event_del(connection->read_event);
 	event_del(connection->write_event);
 	event_del(connection->timer);
@@ -110,11 +113,11 @@ static const char *reason_of(int status)
 	static const struct {
 		int status;
 		const char *reason;
-	} reasons[] = {{200, "OK"}, {202, "Accepted"}, {400, "Bad Request"}, {403, "Forbidden"}, {404, "Not Found"},
-		{405, "Method Not Allowed"}, {406, "Not Acceptable"}, {408, "Request Timeout"},
+	} reasons[] = {{200, "OK"}, {202, "Accepted"}, {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"},
+		{404, "Not Found"}, {405, "Method Not Allowed"}, {406, "Not Acceptable"}, {408, "Request Timeout"},
 		{413, "Content Too Large"}, {415, "Unsupported Media Type"}, {417, "Expectation Failed"},
-		{431, "Request Header Fields Too Large"}, {501, "Not Implemented"}, {503, "Service Unavailable"},
-		{505, "HTTP Version Not Supported"}};
+		{431, "Request Header Fields Too Large"}, {501, "Not Implemented"}, {502, "Bad Gateway"},
+		{503, "Service Unavailable"}, {505, "HTTP Version Not Supported"}};
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
 		if (reasons[i].status == status)
 			return reasons[i].reason;
@@ -123,9 +126,12 @@ static const char *reason_of(int status)
 
 static void add_status(struct connection *connection, struct buf *out, int status)
 {
+	const char *challenge = connection->client.challenge;
 	buf_printf(out, "HTTP/1.1 %d %s\r\n%s%s", status, reason_of(status), status == 405 ? "Allow: POST\r\n" : "",
 		connection->keep_alive ? connection->request.is_http10 ? "Connection: keep-alive\r\n" : ""
 				       : "Connection: close\r\n");
+	if (challenge && (status == 401 || status == 403))
+		buf_printf(out, "WWW-Authenticate: %s\r\n", challenge);
 }
 
 /* The response is complete: the next request may come, or the connection ends. */
@@ -261,7 +267,14 @@ static void face_respond(struct client *client, int http_status, struct buf *mes
 	response_done(connection);
 }
 
-const struct face_ops http_face_ops = {.notify = face_notify, .respond = face_respond};
+static bool face_header(const struct client *client, const char *name, struct span *value)
+{
+	const struct connection *connection =
+		(const struct connection *)(const void *)((const char *)client - offsetof(struct connection, client));
+	return connection->head.len && http1_field(&connection->request, name, value) == 1;
+}
+
+const struct face_ops http_face_ops = {.notify = face_notify, .respond = face_respond, .header = face_header};
 
 /* Requests. */
 
@@ -300,6 +313,41 @@ static void dispatch(struct connection *connection)
 	}
 }
 
+static void on_document(void *arg, int status, const char *content_type, struct span body)
+{
+	struct connection *connection = arg;
+	struct buf head = {0}, copy = {0};
+	connection->fetch = NULL;
+	add_status(connection, &head, status ? status : 502);
+	buf_printf(&head, "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+		content_type[0] ? content_type : "text/plain", body.len);
+	buf_add_span(&copy, body);
+	head.failed |= copy.failed;
+	put(connection, &head);
+	if (connection->state != CONNECTION_DEAD)
+		put(connection, &copy);
+	buf_free(&copy);
+	response_done(connection);
+}
+
+/* Clients look for the authorization of the server behind us at our own address. */
+static bool serve_metadata(struct connection *connection)
+{
+	static const char well_known[] = "/.well-known/oauth-protected-resource";
+	const struct http1_head *request = &connection->request;
+	struct span rest = {request->path.ptr + sizeof(well_known) - 1, request->path.len - (sizeof(well_known) - 1)};
+	if (!connection->face->metadata || !span_is(request->method, "GET") || request->content_length ||
+		request->chunked || request->path.len < sizeof(well_known) - 1 ||
+		memcmp(request->path.ptr, well_known, sizeof(well_known) - 1) != 0 || (rest.len && *rest.ptr != '/'))
+		return false;
+	connection->state = CONNECTION_PENDING;
+	event_del(connection->timer);
+	connection->fetch = http_fetch_start(connection->face->metadata, request->path, on_document, connection);
+	if (!connection->fetch)
+		refuse(connection, 503, "Out of memory", false);
+	return true;
+}
+
 static void begin_body(struct connection *connection)
 {
 	struct http_face *face = connection->face;
@@ -307,6 +355,8 @@ static void begin_body(struct connection *connection)
 	const char *fault;
 	bool has_body = request->chunked || request->content_length;
 	connection->keep_alive = request->keep_alive;
+	if (serve_metadata(connection))
+		return;
 	int status = http_check_head(request, face->path, face->listener.is_loopback, face->policy, &fault);
 	if (status) {
 		refuse(connection, status, fault, has_body);

@@ -4,6 +4,7 @@
 
 #include "adapters/http1.h"
 #include "adapters/http_face.h"
+#include "adapters/http_fetch.h"
 #include "adapters/listener.h"
 #include "adapters/outbox.h"
 
@@ -26,6 +27,7 @@ struct http_face {
 	const struct env *env;
 	char *path;
 	struct listener listener;
+	struct http_upstream *metadata; /* where protected resource metadata comes from, or NULL */
 	struct event *accept_event;
 	struct event *pause_timer; /* after running out of descriptors */
 	struct event *bury_timer;  /* frees the dead at the end of the turn */
@@ -49,7 +51,8 @@ struct connection {
 	struct http1_body framing;
 	struct buf body;
 	char *authorization;
-	int64_t since_ms; /* the head's first byte, or the body's start */
+	struct http_fetch *fetch; /* a document of the upstream's that the client waits for */
+	int64_t since_ms;	  /* the head's first byte, or the body's start */
 	bool keep_alive;
 	bool streaming;	     /* the event stream has begun */
 	bool processing;     /* connection_process() is at work */

@@ -124,6 +124,11 @@ const char *http_face_address(const struct http_face *face)
 	return face->listener.name;
 }
 
+void http_face_set_metadata(struct http_face *face, struct http_upstream *upstream)
+{
+	face->metadata = upstream;
+}
+
 void http_face_set_policy(struct http_face *face, struct policy *policy)
 {
 	policy_ref(policy);

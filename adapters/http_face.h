@@ -13,6 +13,7 @@
 
 struct event_base;
 struct http_face;
+struct http_upstream;
 
 struct http_face_config {
 	const char *listen; /* as for listener_open() */
@@ -26,6 +27,8 @@ struct http_face *http_face_new(struct event_base *base, struct proxy *proxy, st
 /* The bound address, also where port 0 was asked for. */
 const char *http_face_address(const struct http_face *face);
 void http_face_set_policy(struct http_face *face, struct policy *policy);
+/* Protected resource metadata (/.well-known/oauth-protected-resource) is asked of this upstream from now on. */
+void http_face_set_metadata(struct http_face *face, struct http_upstream *upstream);
 /* Accepts nothing more and closes the connections that have no request. */
 void http_face_stop_accepting(struct http_face *face);
 /* Whether no connection has a request, and everything was written. */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-static void on_head(void *arg, int status, const char *content_type, const char *session_id);
+static void on_head(void *arg, const struct http_response *response);
 static void on_data(void *arg, struct span bytes);
 static void on_done(void *arg, const char *fault);
 
@@ -107,18 +107,21 @@ static void on_event(void *arg, const struct sse_event *event)
 	post->sse.stopped = post->answered || !upstream->session;
 }
 
-static void on_head(void *arg, int status, const char *content_type, const char *session_id)
+static void on_head(void *arg, const struct http_response *response)
 {
 	struct post *post = arg;
 	struct upstream *upstream = post->upstream;
+	int status = response->status;
 	post->status = status;
+	if (upstream->session && (status == 401 || status == 403))
+		session_set_challenge(upstream->session, response->challenge);
 	upstream->unsent_bytes -= post->bytes;
 	post->bytes = 0;
-	post->is_stream = status / 100 == 2 && strncasecmp(content_type, "text/event-stream", 17) == 0;
+	post->is_stream = status / 100 == 2 && strncasecmp(response->content_type, "text/event-stream", 17) == 0;
 	if (post->is_handshake && status / 100 == 2 && upstream->mode == HTTP_MODE_UNKNOWN) {
 		upstream->mode = HTTP_MODE_STREAMABLE;
-		if (session_id && !upstream->session_id)
-			upstream->session_id = strdup(session_id);
+		if (response->session_id && !upstream->session_id)
+			upstream->session_id = strdup(response->session_id);
 	}
 	if (post->is_stream)
 		sse_init(&post->sse, upstream->http->policy->limits.message_bytes, on_event, post);
@@ -241,9 +244,7 @@ static void start_transfer(struct post *post, struct buf *message)
 				.headers = headers.lines,
 				.body = message},
 			&handlers, post);
-	if (headers.authorization)
-		sodium_memzero(headers.authorization, strlen(headers.authorization));
-	free(headers.authorization);
+	header_lines_free(&headers);
 	if (!post->transfer && !message)
 		fail(post, 0, "out of memory");
 }

@@ -87,10 +87,11 @@ struct upstream {
 void upstream_lose(struct upstream *upstream, int http_status, const char *why);
 /* What every request of the session carries, besides `more` (NULL-terminated). The lines live until the next call. */
 struct header_lines {
-	const char *lines[16];
+	const char *lines[16 + 64 + 1]; /* ours, forwarded ones, the end */
 	char session_id[600], version[64], last_event_id[SSE_MAX_FIELD + 32];
-	char *authorization;
+	char *authorization, *forwarded;
 };
+void header_lines_free(struct header_lines *headers);
 bool upstream_write_headers(const struct upstream *upstream, struct header_lines *headers, const char *accept,
 	bool has_body, const char *last_event_id) MUST_CHECK;
 void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text);

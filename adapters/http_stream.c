@@ -10,7 +10,7 @@
 
 enum { HEAD_WAIT_MS = 2000, WATCH_MS = 5000 };
 
-static void on_head(void *arg, int status, const char *content_type, const char *session_id);
+static void on_head(void *arg, const struct http_response *response);
 static void on_data(void *arg, struct span bytes);
 static void on_done(void *arg, const char *fault);
 
@@ -109,13 +109,13 @@ static void on_event(void *arg, const struct sse_event *event)
 		upstream_deliver(upstream, event->data, 0);
 }
 
-static void on_head(void *arg, int status, const char *content_type, const char *session_id)
+static void on_head(void *arg, const struct http_response *response)
 {
 	struct upstream *upstream = arg;
 	struct stream *stream = &upstream->stream;
-	(void)session_id;
+	int status = response->status;
 	stream->status = status;
-	stream->is_open = status / 100 == 2 && strncasecmp(content_type, "text/event-stream", 17) == 0;
+	stream->is_open = status / 100 == 2 && strncasecmp(response->content_type, "text/event-stream", 17) == 0;
 	stream->was_open |= stream->is_open;
 	event_del(stream->timer);
 	if (stream->is_open) {
@@ -216,9 +216,7 @@ void stream_open(struct upstream *upstream)
 		upstream_write_headers(upstream, &headers, "Accept: text/event-stream", false, stream->last_event_id)) {
 		stream->transfer = http_transfer_start(upstream->http->client,
 			&(struct http_request){.method = "GET", .headers = headers.lines}, &handlers, upstream);
-		if (headers.authorization)
-			sodium_memzero(headers.authorization, strlen(headers.authorization));
-		free(headers.authorization);
+		header_lines_free(&headers);
 	}
 	if (!stream->transfer) {
 		upstream_lose(upstream, 0, "out of memory");

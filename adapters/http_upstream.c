@@ -124,8 +124,25 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 		headers->authorization = text.data;
 		*line++ = text.data;
 	}
+	headers->forwarded = NULL;
+	const char *forwarded = upstream->session ? session_forwarded(upstream->session) : NULL;
+	if (forwarded && !(headers->forwarded = strdup(forwarded)))
+		text.failed = true;
+	for (char *at = headers->forwarded, *end; at && (end = strchr(at, '\n')) && line < headers->lines + 79;
+		at = end + 1) {
+		*end = '\0';
+		*line++ = at;
+	}
 	*line = NULL;
 	return buf_ok(&text);
+}
+
+void header_lines_free(struct header_lines *headers)
+{
+	if (headers->authorization)
+		sodium_memzero(headers->authorization, strlen(headers->authorization));
+	free(headers->authorization);
+	free(headers->forwarded);
 }
 
 /* What the core calls. */
@@ -175,12 +192,10 @@ static void http_forget(struct upstream *upstream, uint64_t request_id)
 	post_forget(upstream, request_id);
 }
 
-static void on_farewell_head(void *arg, int status, const char *content_type, const char *session_id)
+static void on_farewell_head(void *arg, const struct http_response *response)
 {
 	(void)arg;
-	(void)status; /* 405: the server does not let clients end sessions */
-	(void)content_type;
-	(void)session_id;
+	(void)response; /* 405: the server does not let clients end sessions */
 }
 
 static void on_farewell_data(void *arg, struct span bytes)
@@ -206,9 +221,7 @@ static void say_farewell(struct upstream *upstream)
 		!http_transfer_start(upstream->http->client,
 			&(struct http_request){.method = "DELETE", .headers = headers.lines}, &handlers, NULL))
 		upstream_log(upstream, LOG_DEBUG, "session-not-ended", "out of memory");
-	if (headers.authorization)
-		sodium_memzero(headers.authorization, strlen(headers.authorization));
-	free(headers.authorization);
+	header_lines_free(&headers);
 }
 
 static void http_close(struct upstream *upstream)

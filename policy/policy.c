@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_FILE = 4 * 1024 * 1024 };
 
@@ -116,10 +117,37 @@ static void read_top(struct policy_with_source *whole, const struct node *root, 
 	}
 }
 
+/* Headers that the connection to the server has of its own, or that must not be told to it. */
+static bool may_be_forwarded(const char *name)
+{
+	static const char *const own[] = {"accept", "accept-encoding", "authorization", "connection", "content-length",
+		"content-type", "expect", "host", "keep-alive", "last-event-id", "origin", "te", "trailer",
+		"transfer-encoding", "upgrade"};
+	for (const char *p = name; *p; p++)
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", *p))
+			return false;
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (strcasecmp(name, own[i]) == 0)
+			return false;
+	return strncasecmp(name, "mcp-", 4) != 0;
+}
+
+static void check_forwarded(const struct policy *policy, const struct node *root, struct report *report)
+{
+	const struct node *upstream = node_get(root, "upstream");
+	const struct node *list = upstream ? node_get(upstream, "forward_headers") : NULL;
+	for (size_t i = 0; list && i < policy->upstream.forward_header_count && i < list->count; i++)
+		if (!may_be_forwarded(policy->upstream.forward_headers[i]))
+			report_fault(report, list->values[i]->line, list->values[i]->column,
+				"forward_headers: %s cannot be forwarded; expected a header of the application",
+				policy->upstream.forward_headers[i]);
+}
+
 static void check_whole(const struct policy *policy, const struct node *root, struct report *report)
 {
 	const struct node *version = node_get(root, "version"), *limits = node_get(root, "limits");
 	const struct node *pool = limits ? node_get(limits, "pool") : NULL;
+	check_forwarded(policy, root, report);
 	if (!version || version->type != NODE_SCALAR || strcmp(version->text, "1") != 0)
 		report_fault(report, version ? version->line : root->line, version ? version->column : root->column,
 			"version: expected 1");

@@ -63,7 +63,7 @@ enum attribution attribute(const struct server_request *request, struct call **c
 	const struct call *other;
 	*call = task_find_call(session, request_meta(request));
 	if (*call)
-		return ATTRIBUTED;
+		return (*call)->state == CALL_ENDING ? ATTRIBUTION_HOPELESS : ATTRIBUTED;
 	if (request->stream)
 		return attribute_by_stream(request, call);
 

@@ -528,26 +528,39 @@ void call_on_exchange_gone(struct call *call, struct exchange *exchange)
 		call_end(call, CALL_END_CANCELLED, "The client cancelled the request", NULL);
 }
 
+/* Tells the waiters with a status of its own: 401 and 403 with what the server wants to see, 503 for server/discover, where
+ * clients take a JSON-RPC error for a sign of an older server and fall back to its handshake. */
+static void deliver_with_status(struct call *call, int http_status, struct span body)
+{
+	struct exchange *exchange;
+	while ((exchange = TAILQ_FIRST(&call->waiters))) {
+		struct client *client = exchange->client;
+		client->challenge = call->session->challenge;
+		exchange_respond(exchange, http_status, body);
+		client->challenge = NULL;
+	}
+}
+
 void call_on_session_lost(struct call *call, int http_status, const char *why)
 {
-	struct buf text = {0};
+	struct buf text = {0}, body = {0};
+	bool refused = http_status == 401 || http_status == 403;
 	bool unsent = !call->sent && call->state != CALL_ENDING;
-	if (unsent)
-		buf_printf(&text, "The server cannot be reached: %s", why);
-	else
-		buf_printf(&text, "The call was lost and may have had effects: %s", why);
+	buf_printf(&text, "%s: %s",
+		refused	 ? "The server refused the request"
+		: unsent ? "The server cannot be reached"
+			 : "The call was lost and may have had effects",
+		why);
 	buf_add(&text, "", 1);
-	struct buf body = {0};
 	message_add_error(&body, RPC_INTERNAL_ERROR, text.failed ? "The call was lost" : text.data,
-		unsent ? "{\"reason\":\"unavailable\"}" : "{\"reason\":\"lost\"}");
+		refused	 ? "{\"reason\":\"unauthorized\"}"
+		: unsent ? "{\"reason\":\"unavailable\"}"
+			 : "{\"reason\":\"lost\"}");
 	buf_free(&text);
-	if (call->method->id == METHOD_DISCOVER) {
-		/* Clients take a JSON-RPC error for a sign of an older server and fall back to its handshake. */
-		struct exchange *exchange;
-		while ((exchange = TAILQ_FIRST(&call->waiters)))
-			exchange_respond(exchange, 503, message_body(&body));
-	}
-	(void)http_status;
+	if (refused)
+		deliver_with_status(call, http_status, message_body(&body));
+	else if (call->method->id == METHOD_DISCOVER)
+		deliver_with_status(call, 503, message_body(&body));
 	if (call->state == CALL_ENDING) {
 		buf_free(&body);
 		call_settle(call);

@@ -23,12 +23,15 @@ struct face_ops {
 	/* Delivers a response. The face takes the content of *message. http_status is what HTTP answers if nothing has been
 	 * sent for the request yet. */
 	void (*respond)(struct client *client, int http_status, struct buf *message);
+	/* A header of the request that is being received, by its lower-case name. NULL where there are no headers. */
+	bool (*header)(const struct client *client, const char *name, struct span *value);
 };
 
 struct client {
 	const struct face_ops *ops;
 	uint8_t principal[PRINCIPAL_BYTES]; /* whose requests these are; a hash or a constant, never a secret */
 	const char *authorization;	    /* credentials to open upstream sessions with, or NULL; borrowed */
+	const char *challenge;		    /* WWW-Authenticate for the response being delivered (401, 403), or NULL */
 	bool cancels_by_message;	    /* stdio: notifications/cancelled cancels; HTTP: only closing does */
 	TAILQ_HEAD(exchange_list, exchange) exchanges; /* the core's: requests without a response yet */
 };

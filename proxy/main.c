@@ -163,6 +163,8 @@ static bool open_face(struct valet *valet, struct error *error)
 	else
 		valet->stdio =
 			stdio_face_new(valet->loop, valet->proxy, valet->policy, STDIN_FILENO, STDOUT_FILENO, error);
+	if (valet->http && valet->remote)
+		http_face_set_metadata(valet->http, valet->remote);
 	return valet->http || valet->stdio;
 }
 

@@ -167,6 +167,7 @@ static void resume_parked(struct exchange *exchange, struct call *call, const st
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
 	}
+	session_take_credentials(call->session, exchange->client);
 	call->caps = caps;
 	call->log_level = request->log_level;
 	call->used_round = round;

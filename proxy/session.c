@@ -33,6 +33,49 @@ void session_has_no_streams(struct session *session)
 	session->no_streams = true;
 }
 
+const char *session_forwarded(const struct session *session)
+{
+	return session->forwarded.len > 1 ? session->forwarded.data : NULL;
+}
+
+void session_set_challenge(struct session *session, const char *challenge)
+{
+	free(session->challenge);
+	session->challenge = challenge ? strdup(challenge) : NULL;
+}
+
+static void take_forwarded(struct session *session, const struct client *client)
+{
+	const struct policy_upstream *upstream = &session->proxy->policy->upstream;
+	struct buf lines = {0};
+	struct span value;
+	for (size_t i = 0; client->ops->header && i < upstream->forward_header_count; i++)
+		if (client->ops->header(client, upstream->forward_headers[i], &value))
+			buf_printf(&lines, "%s: %.*s\n", upstream->forward_headers[i], (int)value.len, value.ptr);
+	buf_add(&lines, "", 1);
+	if (!buf_ok(&lines)) {
+		buf_free(&lines);
+		return;
+	}
+	buf_free(&session->forwarded);
+	session->forwarded = lines;
+}
+
+void session_take_credentials(struct session *session, const struct client *client)
+{
+	const char *old = session->authorization, *new = client->authorization;
+	if (!(old && new &&strcmp(old, new) == 0) && (old || new)) {
+		char *copy = new ? strdup(new) : NULL;
+		if (copy || !new) {
+			if (old)
+				sodium_memzero(session->authorization, strlen(old));
+			free(session->authorization);
+			session->authorization = copy;
+		}
+	}
+	take_forwarded(session, client);
+}
+
 const char *session_name(const struct session *session)
 {
 	return session->name;
@@ -46,6 +89,10 @@ static void session_free(struct grave *grave)
 	if (session->authorization)
 		sodium_memzero(session->authorization, strlen(session->authorization));
 	free(session->authorization);
+	if (session->forwarded.data)
+		sodium_memzero(session->forwarded.data, session->forwarded.cap);
+	buf_free(&session->forwarded);
+	free(session->challenge);
 	free(session->client_info);
 	server_identity_free(&session->identity);
 	free(session);
@@ -71,7 +118,7 @@ static struct session *session_new(struct proxy *proxy, const struct client *cli
 	TAILQ_INIT(&session->server_requests);
 	TAILQ_INIT(&session->subscriptions);
 	session->log_level = LOGGING_NONE;
-	session->authorization = client->authorization ? strdup(client->authorization) : NULL;
+	session_take_credentials(session, client);
 	session->client_info = request->client_info.ptr ? span_dup(request->client_info) : NULL;
 	if ((client->authorization && !session->authorization) || (request->client_info.ptr && !session->client_info)) {
 		session_free(&session->grave);
@@ -233,6 +280,7 @@ struct session *session_for(struct proxy *proxy, const struct client *client, co
 		return open_session(proxy, client, caps, request, error);
 	TAILQ_REMOVE(&proxy->sessions, found, link);
 	TAILQ_INSERT_HEAD(&proxy->sessions, found, link);
+	session_take_credentials(found, client);
 	return found;
 }
 

@@ -24,8 +24,10 @@ struct session {
 	char name[24];
 	uint8_t principal[PRINCIPAL_BYTES];
 	struct capabilities caps;
-	char *authorization; /* or NULL; wiped when freed */
-	char *client_info;   /* JSON text, or NULL */
+	char *authorization;  /* or NULL; wiped when freed */
+	char *challenge;      /* of the server's last refusal, or NULL */
+	struct buf forwarded; /* header lines of the client, each ended by LF, and a NUL */
+	char *client_info;    /* JSON text, or NULL */
 	struct upstream *upstream;
 
 	enum legacy_version version; /* offered, then agreed */
@@ -60,6 +62,9 @@ struct session {
 /* The session for a request, opened if need be. NULL with *error; *http_status is then what HTTP answers. */
 struct session *session_for(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
 	const struct request *request, bool may_ask, struct error *error) MUST_CHECK;
+
+/* The newest credentials count: tokens are refreshed while calls are parked. */
+void session_take_credentials(struct session *session, const struct client *client);
 
 /* Lets calls go ahead for which there is a place now; called whenever that may have changed. */
 void session_pump(struct session *session);

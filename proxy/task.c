@@ -163,7 +163,7 @@ bool task_cancel(struct call *call)
 
 struct call *task_find_call(struct session *session, struct span meta)
 {
-	struct call_list *const lists[] = {&session->running, &session->parked, &session->resuming};
+	struct call_list *const lists[] = {&session->running, &session->parked, &session->resuming, &session->ending};
 	struct span related, id;
 	struct call *call;
 	if (!json_get(meta, NULL, "io.modelcontextprotocol/related-task", &related) ||

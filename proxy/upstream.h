@@ -46,7 +46,11 @@ void session_on_request_failed(struct session *session, uint64_t request_id, int
 
 /* This session's messages do not come on the streams of their requests, whatever has_streams says of the transport. */
 void session_has_no_streams(struct session *session);
-/* Credentials of the client for which the session was opened, or NULL. */
+/* What the server wants to see (WWW-Authenticate), for the client of the request that fails next with 401 or 403. */
+void session_set_challenge(struct session *session, const char *challenge);
+/* Header lines of the client that the policy forwards, each ended by LF, or NULL. */
+const char *session_forwarded(const struct session *session);
+/* The newest credentials of the client, or NULL. */
 const char *session_authorization(const struct session *session);
 /* The session's name for logs, such as "s3". */
 const char *session_name(const struct session *session);

@@ -487,7 +487,7 @@ static unsigned count_running(const struct link *link)
 {
 	unsigned count = 0;
 	for (const struct sent *sent = link->sent; sent; sent = sent->next)
-		count += sent->job && !sent->answered && !sent->cancelled && may_ask(sent->method);
+		count += sent->job && !sent->answered && !sent->cancelled && may_ask(sent->job->method);
 	return count;
 }
 

@@ -185,6 +185,10 @@ static void says_what_is_wrong_and_where(void **unused)
 			"p:2:36: elicitation:"},
 		{"version: 1\ndefaults: { roots: { answer: [ { uri: http://x } ] } }", "p:2:30: roots:"},
 		{"version: 1\ndefaults: { sampling: { answer: { role: assistant } } }", "p:2:33: sampling:"},
+		{"version: 1\nupstream: { forward_headers: [ x-tenant, Host ] }",
+			"p:2:42: forward_headers: Host cannot be forwarded"},
+		{"version: 1\nupstream: { forward_headers: [ Mcp-Session-Id ] }", "p:2:32: forward_headers:"},
+		{"version: 1\nupstream: { forward_headers: [ \"a b\" ] }", "p:2:32: forward_headers:"},
 		{"version: 1\nprincipal: \"header:\"", "p:2:12: principal:"},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -253,9 +257,9 @@ static void keeps_answers_as_spelled(void **unused)
 		"    roots: { answer: [ { uri: \"file:///srv\", name: srv } ] }\n"
 		"    sampling: { answer: { role: assistant, model: m, content: { type: text, text: hi } } }\n");
 	const struct policy_rule *rule = policy_rule(policy, POLICY_TOOL, "t");
-	assert_string_equal(
-		rule->answer[POLICY_ELICITATION], "{\"action\":\"accept\",\"content\":{\"n\":1e400,\"s\":\"1\",\"b\":"
-						  "true,\"w\":\"no\",\"z\":null,\"q\":\"a\\\"b\"}}");
+	assert_string_equal(rule->answer[POLICY_ELICITATION],
+		"{\"action\":\"accept\",\"content\":{\"n\":1e400,\"s\":\"1\",\"b\":"
+		"true,\"w\":\"no\",\"z\":null,\"q\":\"a\\\"b\"}}");
 	assert_string_equal(rule->answer[POLICY_ROOTS], "{\"roots\":[{\"uri\":\"file:///srv\",\"name\":\"srv\"}]}");
 	assert_int_equal(rule->action[POLICY_SAMPLING], POLICY_ANSWER);
 	policy_unref(policy);
