@@ -81,6 +81,15 @@ static bool session_is_gone(const struct post *post)
 	       (post->status == 400 && (mentions(body, "not initialized") || mentions(body, "session")));
 }
 
+/* Some servers say it in a JSON-RPC error under HTTP 200. */
+static bool says_session_is_gone(struct span message)
+{
+	struct span error, text;
+	return json_get(message, NULL, "error", &error) && json_get(error, NULL, "message", &text) &&
+	       (mentions(text, "session not found") || mentions(text, "invalid session") ||
+		       mentions(text, "session expired") || mentions(text, "unknown session"));
+}
+
 /* HTTP+SSE servers do not know a POST to this address. */
 static bool may_be_http_sse(const struct post *post)
 {
@@ -101,8 +110,11 @@ static void on_event(void *arg, const struct sse_event *event)
 	}
 	if (!event->data.len || (event->type.len && !span_is(event->type, "message")))
 		return;
+	bool gone = upstream->session_id && says_session_is_gone(event->data);
 	if (upstream_deliver(upstream, event->data, post->request_id))
 		post->answered = true;
+	if (gone)
+		upstream_lose(upstream, 0, "the server does not know the session any more");
 	/* After the response nothing of interest comes; without a session nothing at all. */
 	post->sse.stopped = post->answered || !upstream->session;
 }
@@ -186,12 +198,15 @@ static void finish_body(struct post *post)
 		post_free(post); /* "Accepted": the answer comes on the stream */
 	} else if (post->kind == UPSTREAM_REQUEST) {
 		struct buf body = buf_take(&post->body);
+		bool gone = upstream->session_id && says_session_is_gone(buf_span(&body));
 		post->feeding = true;
 		if (body.len)
 			post->answered |= upstream_deliver(upstream, buf_span(&body), post->request_id) ||
 					  (body.len && body.data[0] == '[');
 		post->feeding = false;
 		buf_free(&body);
+		if (gone)
+			upstream_lose(upstream, 0, "the server does not know the session any more");
 		if (!post->answered && upstream->session) {
 			fail(post, 0, "the server answered without a response");
 			return;

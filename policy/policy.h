@@ -46,6 +46,10 @@ struct policy_rule {
 	char **input_keys; /* names of input requests in order, or NULL */
 	size_t input_key_count;
 	enum policy_rerun rerun;
+	bool rerun_hints;  /* rerun: if-lost, also for tools that say they only read, or may be repeated */
+	bool check_schema; /* elicitation answers are checked against requestedSchema */
+	char **url_hosts;  /* hosts that a URL elicitation may lead to, or NULL: any */
+	size_t url_host_count;
 	int64_t cache_ttl_ms;
 	enum policy_scope cache_scope;
 };

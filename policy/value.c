@@ -127,6 +127,12 @@ static bool set_count(const struct key *key, void *object, const struct node *va
 	return true;
 }
 
+/* Words of which there are two are kept as a bool where the struct says so; every other word is an enum. */
+static bool is_bool_word(const struct key *key)
+{
+	return strcmp(key->name, "asks") == 0 || strcmp(key->name, "check_answers") == 0;
+}
+
 /* The place of a word in a list "a b c", -1 if it is not there. */
 static int word_index(const char *words, const char *word)
 {
@@ -150,8 +156,7 @@ static bool set_word(const struct key *key, void *object, const struct node *val
 		snprintf(expected, sizeof(expected), "one of %s", key->words);
 		return wrong(report, key, value, expected);
 	}
-	/* asks: may | never is kept as a bool; every other word is an enum. */
-	if (strcmp(key->name, "asks") == 0)
+	if (is_bool_word(key))
 		*(bool *)at(object, key->offset) = index == 1;
 	else
 		*(int *)at(object, key->offset) = index;
@@ -430,8 +435,7 @@ void key_write(const struct key *key, const void *object, FILE *out)
 		fprintf(out, "%d", *(const int *)value);
 		break;
 	case KEY_WORD:
-		write_word(
-			key->words, strcmp(key->name, "asks") == 0 ? *(const bool *)value : *(const int *)value, out);
+		write_word(key->words, is_bool_word(key) ? *(const bool *)value : *(const int *)value, out);
 		break;
 	case KEY_FLAG:
 		fputs(*(const bool *)value ? "true" : "false", out);

@@ -1,5 +1,6 @@
 #include "proxy/call.h"
 
+#include "proxy/rerun.h"
 #include "proxy/result.h"
 #include "proxy/session.h"
 #include "proxy/task.h"
@@ -482,8 +483,10 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 	}
 	if (task_on_answer(call, result, error))
 		return;
-	if (call->method->id == METHOD_TOOLS_LIST)
+	if (call->method->id == METHOD_TOOLS_LIST) {
 		task_learn(call->session, result);
+		rerun_learn(call->proxy, result);
+	}
 	int64_t code;
 	struct span value;
 	if (error.ptr && call->method->may_ask && json_get(error, NULL, "code", &value) && json_integer(value, &code) &&

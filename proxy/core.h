@@ -17,6 +17,12 @@ struct grave {
 	void (*free)(struct grave *grave);
 };
 
+/* Names of tools, learned from the lists that pass. */
+struct tool_names {
+	char **names; /* decoded */
+	size_t count;
+};
+
 /* What one principal uses. Exists while it uses anything. */
 struct account;
 
@@ -43,13 +49,11 @@ struct proxy {
 
 	struct proxy_counts counts;
 	unsigned kept_count;
-	struct task_tools {
-		char **names;
-		size_t count;
-	} task_tools;		  /* tools that can only be called as a task (task.h) */
-	uint64_t sessions_opened; /* ever; names sessions */
-	int64_t patience_ms;	  /* how long this target waits for its own requests, as seen; 0: not known */
-	bool serial;		  /* this target sends requests outside the streams of its calls */
+	struct tool_names task_tools;	    /* can only be called as a task (task.h) */
+	struct tool_names repeatable_tools; /* say that they only read, or may be repeated (rerun.h) */
+	uint64_t sessions_opened;	    /* ever; names sessions */
+	int64_t patience_ms;		    /* how long this target waits for its own requests, as seen; 0: not known */
+	bool serial;			    /* this target sends requests outside the streams of its calls */
 	bool shutting_down;
 	struct timer shutdown_timer;
 };

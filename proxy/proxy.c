@@ -2,7 +2,7 @@
 
 #include "proxy/session.h"
 #include "proxy/subscription.h"
-#include "proxy/task.h"
+#include "proxy/tool_names.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -83,7 +83,8 @@ void proxy_free(struct proxy *proxy)
 		return;
 	close_all(proxy, "the proxy ends");
 	empty_graveyard(proxy);
-	task_tools_free(&proxy->task_tools);
+	tool_names_free(&proxy->task_tools);
+	tool_names_free(&proxy->repeatable_tools);
 	policy_unref(proxy->policy);
 	keyring_unref(proxy->keys);
 	free(proxy);

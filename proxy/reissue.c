@@ -12,6 +12,11 @@ static bool add_url(struct call *call, struct span elicitation)
 {
 	static const struct capability_need need = {.kind = POLICY_ELICITATION, .url = true};
 	struct span id;
+	if (!translate_url_allowed(&need, elicitation, call->rule)) {
+		call_log(call, LOG_WARNING, "url-refused",
+			"the policy does not let clients go to this host (url_hosts)");
+		return false;
+	}
 	struct input *input = call_add_input(call, &need, NULL);
 	if (!input)
 		return false;
@@ -49,7 +54,8 @@ void call_require_urls(struct call *call, struct span error)
 			"{\"requiredCapabilities\":{\"elicitation\":{\"url\":{}}}}");
 	} else if (!add_urls(call, error)) {
 		call_fail(call, CALL_END_REFUSED, "bad_server", RPC_INTERNAL_ERROR,
-			"The server requires URL elicitations, but does not say which", NULL);
+			"The server requires URL elicitations that it does not name, or that the policy does not allow",
+			NULL);
 	} else {
 		call->reissue = true;
 		/* A client that is away holds the state of the round before: its retry makes the new round. */

@@ -1,6 +1,7 @@
 #include "proxy/rerun.h"
 
 #include "proxy/json_write.h"
+#include "proxy/tool_names.h"
 #include "proxy/translate.h"
 
 #include <stdio.h>
@@ -8,16 +9,49 @@
 
 enum { HEX_BYTES = DIGEST_BYTES * 2 + 1, MAX_ANSWERS = 64 };
 
-bool rerun_allowed(const struct call *call)
+static bool hints_allow(
+	const struct proxy *proxy, const struct method *method, const struct policy_rule *rule, const char *name)
 {
-	return call->rule->rerun != POLICY_RERUN_NEVER;
+	return rule->rerun_hints && method->id == METHOD_TOOLS_CALL && tool_names_have(&proxy->repeatable_tools, name);
 }
 
+bool rerun_allowed(const struct call *call)
+{
+	const char *name = strchr(call->subject, ' '); /* the subject is "tools/call NAME" */
+	return call->rule->rerun != POLICY_RERUN_NEVER ||
+	       (name && hints_allow(call->proxy, call->method, call->rule, name + 1));
+}
+
+static bool is_true(struct span object, const char *key)
+{
+	struct span value;
+	return json_get(object, NULL, key, &value) && json_type(value) == JSON_TRUE;
+}
+
+void rerun_learn(struct proxy *proxy, struct span result)
+{
+	struct span list, tool, annotations, name;
+	if (!json_get(result, NULL, "tools", &list))
+		return;
+	struct json_walk walk = json_walk(list, NULL);
+	while (json_next_element(&walk, &tool))
+		if (json_get(tool, NULL, "annotations", &annotations) &&
+			(is_true(annotations, "readOnlyHint") || is_true(annotations, "idempotentHint")) &&
+			json_get(tool, NULL, "name", &name))
+			tool_names_add(&proxy->repeatable_tools, json_string_dup(name));
+}
+
+/* What the policy says of a request that has no call yet: its rule's `rerun`, or if-lost where hints allow it. */
 static enum policy_rerun rerun_of(const struct proxy *proxy, const struct request *request)
 {
+	enum policy_rerun rerun = POLICY_RERUN_NEVER;
 	char *name = json_string_dup(request->name);
-	enum policy_rerun rerun =
-		name ? policy_rule(proxy->policy, request->method->subject, name)->rerun : POLICY_RERUN_NEVER;
+	if (name) {
+		const struct policy_rule *rule = policy_rule(proxy->policy, request->method->subject, name);
+		rerun = rule->rerun;
+		if (rerun == POLICY_RERUN_NEVER && hints_allow(proxy, request->method, rule, name))
+			rerun = POLICY_RERUN_IF_LOST;
+	}
 	free(name);
 	return rerun;
 }

@@ -16,6 +16,9 @@ bool rerun_allowed_for(const struct proxy *proxy, const struct request *request)
 /* Whether calls of this request are kept nowhere (rerun: always), so that nothing can tell a used state. */
 bool rerun_is_untracked(const struct proxy *proxy, const struct request *request);
 
+/* Learns from a tools/list result which tools say that they only read, or may be repeated. */
+void rerun_learn(struct proxy *proxy, struct span result);
+
 /* Remembers an answer for the script. */
 void rerun_record(struct call *call, const struct input *input, struct span answer);
 /* Appends the script of the call as it stands. */

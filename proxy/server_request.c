@@ -147,7 +147,11 @@ static void give_to_call(struct server_request *request, struct call *call)
 		fail_call(request, call);
 	else if (call->rule->asks_never)
 		server_request_fail_closed(request, "the policy says that this call never asks");
-	else if (apply_action(request, call->rule))
+	else if (!translate_url_allowed(&request->need, span_of(request->params), call->rule)) {
+		call_log(call, LOG_WARNING, "url-refused",
+			"the policy does not let clients go to this host (url_hosts)");
+		server_request_fail_closed(request, "url_hosts");
+	} else if (apply_action(request, call->rule))
 		call_log(call, LOG_INFO, "server-request-policy", "answered by the policy");
 	else if (declared)
 		call_on_server_request(call, request);

@@ -1,39 +1,9 @@
 #include "proxy/task.h"
 
 #include "proxy/session.h"
+#include "proxy/tool_names.h"
 
 #include <stdlib.h>
-
-enum { MAX_TOOLS = 1000 };
-
-void task_tools_free(struct task_tools *tools)
-{
-	for (size_t i = 0; i < tools->count; i++)
-		free(tools->names[i]);
-	free(tools->names);
-	*tools = (struct task_tools){0};
-}
-
-static bool is_known(const struct task_tools *tools, const char *name)
-{
-	for (size_t i = 0; i < tools->count; i++)
-		if (strcmp(tools->names[i], name) == 0)
-			return true;
-	return false;
-}
-
-static void remember(struct task_tools *tools, char *name)
-{
-	char **names = NULL;
-	if (name && tools->count < MAX_TOOLS && !is_known(tools, name))
-		names = reallocarray(tools->names, tools->count + 1, sizeof(*names));
-	if (!names) {
-		free(name);
-		return;
-	}
-	tools->names = names;
-	tools->names[tools->count++] = name;
-}
 
 static bool server_has_tasks(const struct session *session)
 {
@@ -53,7 +23,7 @@ void task_learn(struct session *session, struct span result)
 		if (json_get(tool, NULL, "execution", &execution) &&
 			json_get(execution, NULL, "taskSupport", &support) && json_type(support) == JSON_STRING &&
 			json_string_is(support, "required") && json_get(tool, NULL, "name", &name))
-			remember(&session->proxy->task_tools, json_string_dup(name));
+			tool_names_add(&session->proxy->task_tools, json_string_dup(name));
 }
 
 /* Puts `task` into a request that ends with `}}`: its params and itself. The task lives as long as the call may. */
@@ -73,7 +43,7 @@ void task_prepare(struct call *call)
 	if (call->method->id != METHOD_TOOLS_CALL || !server_has_tasks(call->session))
 		return;
 	const char *name = call->subject + sizeof("tools/call"); /* the subject is "tools/call NAME" */
-	if (is_known(&call->proxy->task_tools, name)) {
+	if (tool_names_have(&call->proxy->task_tools, name)) {
 		augment(call);
 		return;
 	}
@@ -106,7 +76,7 @@ static void try_as_task(struct call *call)
 	struct session *session = call->session;
 	uint64_t id = session->next_id++;
 	const char *after_id = memmem(call->spare.data, call->spare.len, ",\"method\"", 9);
-	remember(&call->proxy->task_tools, strdup(call->subject + sizeof("tools/call")));
+	tool_names_add(&call->proxy->task_tools, strdup(call->subject + sizeof("tools/call")));
 	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%llu", (unsigned long long)id);
 	buf_add(&message, after_id, call->spare.len - (size_t)(after_id - call->spare.data));
 	buf_free(&call->spare);

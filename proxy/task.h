@@ -8,8 +8,6 @@
 
 #include "proxy/call.h"
 
-void task_tools_free(struct task_tools *tools);
-
 /* Learns from a tools/list result of a session. */
 void task_learn(struct session *session, struct span result);
 /* Before a call is sent: makes its request a task's if that is known to be required, or keeps what a second try needs. */

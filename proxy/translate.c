@@ -2,6 +2,9 @@
 
 #include "proxy/json_write.h"
 
+#include <string.h>
+#include <strings.h>
+
 const char *const legacy_version_names[LEGACY_VERSIONS] = {"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"};
 const char *const mrtr_members[] = {"inputResponses", "requestState", NULL};
 
@@ -208,6 +211,44 @@ int translate_check_answer(enum policy_kind kind, struct span answer, struct err
 	default:
 		return answer_member(answer, "roots", true, JSON_ARRAY, &roots, error);
 	}
+}
+
+/* The host of `scheme://[user@]host[:port]…`. */
+static struct span host_of(struct span url)
+{
+	const char *start = memmem(url.ptr, url.len, "://", 3);
+	if (!start)
+		return (struct span){0};
+	struct span host = {start + 3, url.len - (size_t)(start + 3 - url.ptr)};
+	size_t len = 0;
+	while (len < host.len && !strchr("/?#\\", host.ptr[len]))
+		len++;
+	host.len = len;
+	const char *at = memrchr(host.ptr, '@', host.len);
+	if (at)
+		host = (struct span){at + 1, host.len - (size_t)(at + 1 - host.ptr)};
+	const char *colon = memrchr(host.ptr, ':', host.len);
+	if (colon && !memchr(colon, ']', host.len - (size_t)(colon - host.ptr)))
+		host.len = (size_t)(colon - host.ptr);
+	return host;
+}
+
+bool translate_url_allowed(const struct capability_need *need, struct span params, const struct policy_rule *rule)
+{
+	struct span url;
+	struct buf text = {0};
+	bool allowed = false;
+	if (!need->url || !rule->url_host_count)
+		return true;
+	if (json_get(params, NULL, "url", &url) != 1 || json_type(url) != JSON_STRING)
+		return false;
+	json_decode_string(url, &text);
+	struct span host = buf_ok(&text) ? host_of(buf_span(&text)) : (struct span){0};
+	for (size_t i = 0; host.len && i < rule->url_host_count; i++)
+		allowed |= host.len == strlen(rule->url_hosts[i]) &&
+			   strncasecmp(host.ptr, rule->url_hosts[i], host.len) == 0;
+	buf_free(&text);
+	return allowed;
 }
 
 const char *translate_unanswered(enum policy_kind kind)

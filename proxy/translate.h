@@ -33,6 +33,9 @@ void translate_server_request(const struct capability_need *need, struct span pa
 /* Checks an input response against the shape of its kind. 0, or ERROR_SYNTAX saying what is wrong with it. */
 int translate_check_answer(enum policy_kind kind, struct span answer, struct error *error) MUST_CHECK;
 
+/* Whether the policy lets a client be sent to the URL of an elicitation; true for what is none. `params` is the server's. */
+bool translate_url_allowed(const struct capability_need *need, struct span params, const struct policy_rule *rule);
+
 /* What a server is answered when nobody answers: a body `"result":{"action":"cancel"}` or `"error":{…}` (invariant 7). */
 const char *translate_unanswered(enum policy_kind kind);
 /* What a client without the capability would answer. */

@@ -96,6 +96,28 @@ test('a server that requires URL elicitation: a round, then the call again', { t
   assert.ok(without.error || without.result.isError);
 });
 
+test('url_hosts: others are answered cancel', { timeout: 20000 }, async t => {
+  const valet = await serve(t, everythingServer, { policy: 'version: 1\ndefaults: { url_hosts: [ good.example ], roots: { answer: [] } }\n' });
+  const go = url => call(valet, 'trigger-url-elicitation', { url, message: 'go' });
+  assert.equal((await go('https://good.example:8443/login')).result.resultType, 'input_required');
+  for (const url of ['https://evil.example/', 'https://good.example.evil.example/', 'https://good.example@evil.example/', 'https://evil.example/?good.example'])
+    assert.match(textOf((await go(url)).result), /cancel/i);
+});
+
+test('rerun_hints: a tool that only reads runs again when its call was lost', { timeout: 20000 }, async t => {
+  const { children } = await import('./valet.mjs');
+  for (const [policy, reason] of [['version: 1\ndefaults: { rerun_hints: true }\n', undefined], ['version: 1\n', 'lost']]) {
+    const valet = await serve(t, asker, { policy });
+    await ask(valet, 'tools/list');
+    const { result } = await call(valet, 'three_rounds');
+    process.kill(children(valet.pid)[0], 'SIGKILL');
+    await sleep(300);
+    const again = await retry(valet, 'three_rounds', {}, result, answerAll(result, accept({ x: '1' })));
+    assert.equal(again.error?.data.reason, reason);
+    if (!reason) assert.equal(Object.values(again.result.inputRequests)[0].params.message, 'Question 2?');
+  }
+});
+
 test('a hundred reloads under load, good and bad files mixed: no request is lost', { timeout: 60000 }, async t => {
   const path = policyFile(t, 'version: 1\n');
   const valet = await serve(t, asker, { args: ['--policy', path] });

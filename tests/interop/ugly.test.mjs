@@ -36,12 +36,12 @@ test('a server that answers nothing while a GET is open is used without', { time
   assert.ok(Date.now() - start < 3000, 'the next session does without from the start');
 });
 
-for (const kind of ['gone-404', 'gone-400'])
+for (const kind of ['gone-404', 'gone-400', 'gone-200'])
   test(`a session that is ${kind}: one error, then a new session`, { timeout: 30000 }, async t => {
     const valet = await front(t, kind);
     const { result } = await call(valet, 'ask', { n: 'x' });
     const { error } = await call(valet, 'plain', { n: 1 });
-    assert.equal(error.code, -32603);
+    assert.equal(error.code, kind === 'gone-200' ? -32001 : -32603);
     const lost = await retry(valet, 'ask', { n: 'x' }, result, answerAll(result, accept({})));
     assert.equal(lost.error.data.reason, 'lost');
     assert.equal(textOf((await call(valet, 'plain', { n: 2 })).result), 'plain 2');

@@ -87,7 +87,10 @@ static void check_roots_first(struct link *link, const struct job *job)
 	const struct policy_rule *rule = &link->world->policy->defaults;
 	if (has_told_roots(job))
 		return;
-	if (!job->caps.roots || rule->asks_never || rule->action[POLICY_ROOTS] != POLICY_FORWARD)
+	const struct ask *newest = ledger->asks;
+	while (newest && newest->job != job)
+		newest = newest->next;
+	if (!newest || !newest->caps.roots || rule->asks_never || rule->action[POLICY_ROOTS] != POLICY_FORWARD)
 		return;
 	for (unsigned i = 1; i <= ledger->question_count; i++) {
 		const struct question *question = ledger->questions[i];
