@@ -1,4 +1,5 @@
 /* Parking: what the server asks becomes a round of the client's, and the call waits under a sealed request state. */
+#include "proxy/answer_schema.h"
 #include "proxy/call.h"
 #include "proxy/json_write.h"
 #include "proxy/rerun.h"
@@ -194,7 +195,8 @@ static bool find_answer(struct call *call, const struct input *input, struct spa
 		return true;
 	return call->pre_answers.len && call->questions <= call->rule->input_key_count &&
 	       json_get(buf_span(&call->pre_answers), NULL, input->key, answer) == 1 &&
-	       translate_check_answer(input->kind, *answer, &error) == 0;
+	       translate_check_answer(input->kind, *answer, &error) == 0 &&
+	       (!call->rule->check_schema || answer_schema_check_answer(buf_span(&input->entry), *answer, &error) == 0);
 }
 
 static bool answer_ahead(struct call *call, struct input *input)

@@ -1,4 +1,5 @@
 /* The retry: a request that brings a request state, and perhaps answers, back to its parked call (invariants 2 and 4). */
+#include "proxy/answer_schema.h"
 #include "proxy/call.h"
 #include "proxy/rerun.h"
 #include "proxy/session.h"
@@ -88,7 +89,9 @@ static bool check_answers(struct exchange *exchange, struct call *call, struct s
 		unsigned count = input->asked ? json_get(responses, NULL, input->key, &answer) : 0;
 		if (count > 1)
 			error_set(&error, ERROR_SYNTAX, "it occurs twice");
-		else if (count == 1 && translate_check_answer(input->kind, answer, &error) == 0)
+		else if (count == 1 && translate_check_answer(input->kind, answer, &error) == 0 &&
+			 (!call->rule->check_schema ||
+				 answer_schema_check_answer(buf_span(&input->entry), answer, &error) == 0))
 			continue;
 		if (count) {
 			char text[400];

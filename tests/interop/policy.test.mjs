@@ -104,6 +104,18 @@ test('url_hosts: others are answered cancel', { timeout: 20000 }, async t => {
     assert.match(textOf((await go(url)).result), /cancel/i);
 });
 
+test('check_answers: schema', { timeout: 20000 }, async t => {
+  const valet = await serve(t, asker, { policy: 'version: 1\ndefaults: { check_answers: schema }\n' });
+  const { result } = await call(valet, 'confirm', { what: 'x' });
+  const [key] = Object.keys(result.inputRequests);
+  for (const [content, words] of [[{}, /content\.sure is missing/], [{ sure: 1 }, /content\.sure is not a string/]]) {
+    const { error } = await retry(valet, 'confirm', { what: 'x' }, result, { [key]: accept(content) });
+    assert.equal(error.code, -32602);
+    assert.match(error.message, words);
+  }
+  assert.equal(textOf((await retry(valet, 'confirm', { what: 'x' }, result, { [key]: accept({ sure: 'y', more: 1 }) })).result), 'deleted x y');
+});
+
 test('rerun_hints: a tool that only reads runs again when its call was lost', { timeout: 20000 }, async t => {
   const { children } = await import('./valet.mjs');
   for (const [policy, reason] of [['version: 1\ndefaults: { rerun_hints: true }\n', undefined], ['version: 1\n', 'lost']]) {
