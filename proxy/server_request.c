@@ -290,8 +290,7 @@ void server_requests_answer_roots(struct session *session, struct span body)
 			server_request_answer(request, body);
 		request = next;
 	}
-	struct proxy *proxy = session->proxy;
-	session->settled_ms = proxy_now(proxy) + proxy->policy->deadlines.settle_ms;
+	session_settle(session);
 }
 
 void server_requests_drop(struct session *session)

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { SETTLE_PATIENCE = 20 }; /* times `settle`, for the answer to a ping */
+
 static void on_timer(void *arg);
 static void on_wake(void *arg);
 static void on_keepalive(void *arg);
@@ -331,15 +333,44 @@ static bool has_place(struct session *session)
 	return true;
 }
 
+void session_settle(struct session *session)
+{
+	struct proxy *proxy = session->proxy;
+	int64_t settle_ms = proxy->policy->deadlines.settle_ms;
+	struct buf message = {0};
+	uint64_t id = session->next_id++;
+	session->settled_ms = proxy_now(proxy) + settle_ms;
+	if (!settle_ms)
+		return;
+	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"ping\"}", (unsigned long long)id);
+	if (session_send(session, UPSTREAM_REQUEST, id, &message))
+		return;
+	session->settle_id = id;
+	session->settled_ms +=
+		settle_ms * SETTLE_PATIENCE; /* a server that knows no ping is not waited for much longer */
+}
+
+void session_on_pong(struct session *session, uint64_t id)
+{
+	struct proxy *proxy = session->proxy;
+	if (id == session->ping_id)
+		session->ping_id = 0;
+	if (id != session->settle_id)
+		return;
+	session->settle_id = 0;
+	session->settled_ms = proxy_now(proxy) + proxy->policy->deadlines.settle_ms;
+	timer_cancel(&proxy->timers, &session->wake); /* it may be set for later */
+	session_pump(session);
+}
+
 /* A server whose question for the roots timed out before any call could carry it does not ask again by itself. */
 static void make_ask_again(struct session *session)
 {
-	struct proxy *proxy = session->proxy;
 	struct buf message = {0};
 	session->roots_given_up = false;
 	buf_add_text(&message, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}");
 	if (session_send(session, UPSTREAM_NOTIFICATION, 0, &message) == 0)
-		session->settled_ms = proxy_now(proxy) + proxy->policy->deadlines.settle_ms;
+		session_settle(session);
 }
 
 /* Lets one waiting call that may ask go ahead, if it can. */
@@ -429,7 +460,8 @@ void session_on_established(struct session *session)
 	session->state = SESSION_READY;
 	timer_cancel(&proxy->timers, &session->timer);
 	/* Servers ask for the roots right after the handshake, and deny what comes before the answer. */
-	session->settled_ms = proxy_now(proxy) + (session->caps.roots ? proxy->policy->deadlines.settle_ms : 0);
+	if (session->caps.roots)
+		session_settle(session);
 	session_log(session, LOG_INFO, "session-ready", "protocol revision %s", legacy_version_names[session->version]);
 	subscriptions_on_ready(session);
 	session_pump(session);

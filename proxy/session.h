@@ -39,6 +39,7 @@ struct session {
 	uint64_t next_id;
 	uint64_t initialize_id;
 	uint64_t ping_id;      /* of the newest ping that is not answered, or 0 */
+	uint64_t settle_id;    /* of the ping that calls wait for, or 0 */
 	struct call *requests; /* table by upstream id: the server owes an answer */
 
 	struct call_list waiting, running, parked, resuming, ending;
@@ -68,6 +69,11 @@ void session_take_credentials(struct session *session, const struct client *clie
 
 /* Lets calls go ahead for which there is a place now; called whenever that may have changed. */
 void session_pump(struct session *session);
+/* Lets the server come to rest: calls that may ask wait until it has answered a ping, and `settle` more. A server that is
+ * slow to read is slow to answer too. */
+void session_settle(struct session *session);
+/* The answer to a ping has come. */
+void session_on_pong(struct session *session, uint64_t id);
 /* Sends one message upstream. 0, ERROR_LIMIT, ERROR_LOST or ERROR_MEMORY. */
 int session_send(struct session *session, enum upstream_kind kind, uint64_t request_id, struct buf *message) MUST_CHECK;
 /* Sends notifications/cancelled for a request of ours. */

@@ -69,8 +69,8 @@ static void on_response(struct session *session, const struct message *message)
 		call_on_answer(call, message->result, message->error, &message->index);
 	else if ((uint64_t)id == session->initialize_id && session->state == SESSION_OPENING)
 		session_on_initialize_answer(session, message);
-	else if ((uint64_t)id == session->ping_id)
-		session->ping_id = 0;
+	else if ((uint64_t)id == session->ping_id || (uint64_t)id == session->settle_id)
+		session_on_pong(session, (uint64_t)id);
 	else
 		session_log(session, LOG_DEBUG, "late-answer", "the server answered request %lld, which is over",
 			(long long)id);
