@@ -104,6 +104,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	make_hash(call);
 	call->log_level = request->log_level;
 	call->round = request->round;
+	call->asked_before = request->asked;
 	buf_add_span(&call->script, request->script);
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
 	call->trace = make_trace(request->trace_parent);

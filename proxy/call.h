@@ -102,7 +102,9 @@ struct call {
 	int64_t keep_ms;       /* until when the answer of an abandoned call is kept, where the server is impatient */
 	uint32_t used_round;   /* the newest round that a retry used up */
 	uint8_t used_answers[DIGEST_BYTES];
-	unsigned questions; /* ever asked; names inputs */
+	unsigned asked_before; /* in runs before this one: their names are not used again */
+	unsigned replayed;     /* of the questions of this run, answered from the script: no names were used for them */
+	unsigned questions;    /* ever asked; names inputs */
 	struct input_list inputs;
 	struct exchange_list waiters; /* exchanges that get the next outcome */
 	struct buf outcome;	      /* body of the newest response, for the same retry again */

@@ -49,6 +49,7 @@ struct request {
 	struct span input_responses; /* or a NULL ptr */
 	struct span script;	     /* a rerun: the answers given before, a JSON array; or a NULL ptr */
 	uint32_t round;		     /* a rerun: the round that it comes from */
+	unsigned asked;		     /* a rerun: questions whose names were used before */
 };
 
 #endif

@@ -15,7 +15,7 @@ static char *make_key(const struct call *call)
 	char key[24];
 	if (call->questions <= call->rule->input_key_count)
 		return span_dup(span_of(call->rule->input_keys[call->questions - 1]));
-	snprintf(key, sizeof(key), "input-%u", call->questions);
+	snprintf(key, sizeof(key), "input-%u", call->asked_before + call->questions - call->replayed);
 	return span_dup(span_of(key));
 }
 
@@ -191,8 +191,10 @@ void call_park(struct call *call)
 static bool find_answer(struct call *call, const struct input *input, struct span *answer)
 {
 	struct error error;
-	if (rerun_find_answer(call, input, answer))
+	if (rerun_find_answer(call, input, answer)) {
+		call->replayed++;
 		return true;
+	}
 	return call->pre_answers.len && call->questions <= call->rule->input_key_count &&
 	       json_get(buf_span(&call->pre_answers), NULL, input->key, answer) == 1 &&
 	       translate_check_answer(input->kind, *answer, &error) == 0 &&

@@ -158,6 +158,18 @@ static bool take_new_answers(
 	return true;
 }
 
+static unsigned count(struct span container)
+{
+	struct json_walk walk = json_walk(container, NULL);
+	struct json_member member;
+	struct span element;
+	unsigned n = 0;
+	while (json_type(container) == JSON_OBJECT ? json_next_member(&walk, &member)
+						   : json_next_element(&walk, &element))
+		n++;
+	return n;
+}
+
 bool rerun_start(struct exchange *exchange, const struct request *request, struct span script, uint32_t round)
 {
 	struct span value, old, open;
@@ -179,6 +191,7 @@ bool rerun_start(struct exchange *exchange, const struct request *request, struc
 		struct request again = *request;
 		again.script = buf_span(&all);
 		again.round = round;
+		again.asked = count(old) + count(open);
 		proxy_log(exchange->proxy, LOG_INFO, "call-rerun", "%s from round %u", request->method->name, round);
 		started = buf_ok(&all);
 		if (started)
