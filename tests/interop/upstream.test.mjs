@@ -199,3 +199,87 @@ test('TLS: a certificate of an unknown authority is refused, of a given one take
   assert.match((await ask(await at('127.0.0.1', ['--upstream-ca', certificate]), 'tools/list')).error.message, /certificate|subject|match/i);
   assert.deepEqual((await ask(await at('localhost', ['--upstream-ca', certificate]), 'tools/list')).result.tools, []);
 });
+
+test('the server is killed and started again under load: one answer for each request, nothing leaks', { timeout: 60000 }, async t => {
+  const { readdirSync } = await import('node:fs');
+  const port = await freePort();
+  const up = () => start(t, ['node', fixture('http_asker.mjs')], { env: { PORT: String(port) } });
+  let server = await up();
+  const valet = await front(t, `http://127.0.0.1:${port}/mcp`);
+  const seen = { done: 0, lost: 0, unavailable: 0, other: [] };
+  let stop = false;
+  const note = answer => {
+    const reason = answer.error?.data?.reason;
+    if (answer.result) seen.done++;
+    else if (reason === 'lost' || reason === 'unavailable') seen[reason]++;
+    else seen.other.push(answer.text);
+    return answer.result;
+  };
+  const load = [...Array(8).keys()].map(async n => {
+    while (!stop) {
+      const what = `w${n}`;
+      const result = note(await call(valet, n % 2 ? 'plain' : 'on_post', { what }));
+      if (result?.resultType === 'input_required') note(await retry(valet, 'on_post', { what }, result, answerAll(result, accept({ sure: 'y' }))));
+      if (!result) await sleep(50);
+    }
+  });
+  for (let i = 0; i < 3; i++) {
+    await sleep(700);
+    server.child.kill('SIGKILL');
+    await sleep(300);
+    server = await up();
+  }
+  await sleep(500);
+  stop = true;
+  await Promise.all(load);
+  assert.deepEqual(seen.other, []);
+  assert.ok(seen.done > 20 && seen.lost + seen.unavailable > 0, JSON.stringify(seen));
+  assert.ok((await call(valet, 'plain')).result);
+  await sleep(500);
+  assert.ok(readdirSync(`/proc/${valet.pid}/fd`).length < 60);
+  valet.child.kill('SIGTERM');
+  assert.deepEqual(await valet.exited, { code: 0, signal: null });
+});
+
+// HTTP+SSE: the endpoint may be relative, an absolute path or of the same origin, with a query; another origin is refused.
+for (const [endpoint, path, policy] of [
+  ['messages?session_id=1', '/prefix/messages?session_id=1'],
+  ['/messages?session_id=2', '/messages?session_id=2'],
+  ['ORIGIN/other/messages?x=%20', '/other/messages?x=%20'],
+  ['http://evil.example/messages', undefined],
+  ['//evil.example/messages', undefined],
+  ['ORIGIN.evil.example/messages', undefined],
+  ['http://localhost:PORT/messages', '/messages', 'version: 1\nupstream: { cross_origin: true }\n'],
+])
+  test(`HTTP+SSE endpoint ${endpoint}${policy ? ' by policy' : ''}`, { timeout: 20000 }, async t => {
+    const posted = [];
+    let stream;
+    const server = createServer(async (request, response) => {
+      let body = '';
+      for await (const piece of request) body += piece;
+      const { port } = server.address();
+      if (request.method === 'GET') {
+        stream = response;
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(`event: endpoint\ndata: ${endpoint.replace('ORIGIN', `http://127.0.0.1:${port}`).replace('PORT', port)}\n\n`);
+        return;
+      }
+      if (request.url === '/prefix/sse') { response.writeHead(405).end(); return; }
+      posted.push(request.url);
+      response.writeHead(202).end('Accepted');
+      const { id, method } = JSON.parse(body);
+      if (id !== undefined) stream.write(`data: ${JSON.stringify({ jsonrpc: '2.0', id, result: method === 'initialize'
+        ? { protocolVersion: '2024-11-05', capabilities: { tools: {} }, serverInfo: { name: 'sse', version: '1' } } : { tools: [] } })}\n\n`);
+    });
+    await new Promise(resolve => server.listen(0, '127.0.0.1', resolve));
+    t.after(() => { server.closeAllConnections(); server.close(); });
+    const valet = await front(t, `http://127.0.0.1:${server.address().port}/prefix/sse`, { policy });
+    const { result, error } = await ask(valet, 'tools/list', {}, { capabilities: {} });
+    if (path === undefined) {
+      assert.match(error.message, /another origin/);
+      assert.deepEqual(posted, []);
+    } else {
+      assert.deepEqual(result?.tools, [], error?.message);
+      assert.ok(posted.length >= 3 && posted.every(url => url === path), `posted to ${posted}`);
+    }
+  });
