@@ -94,8 +94,8 @@ bool http_accepts(struct span accept, const char *type, const char *subtype)
 /* Headers of which a second one would leave it open which of the two counts. */
 static bool has_duplicates(const struct http1_head *head)
 {
-	static const char *const single[] = {
-		"authorization", "origin", "content-type", "mcp-protocol-version", "mcp-method", "mcp-name"};
+	static const char *const single[] = {"authorization", "origin", "content-type", "mcp-protocol-version",
+		"mcp-method", "mcp-name", "mcp-session-id", "last-event-id"};
 	struct span value;
 	for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
 		if (http1_field(head, single[i], &value) > 1)
@@ -110,8 +110,12 @@ int http_check_head(const struct http1_head *head, const char *path, bool is_loo
 	*fault = "There is nothing at this path";
 	if (!span_is(head->path, path))
 		return 404;
+	/* A legacy client's session has a stream to GET, and an end to DELETE; that there is one, its id says. */
+	bool is_get = span_is(head->method, "GET");
+	bool is_session = (is_get || span_is(head->method, "DELETE")) && http1_field(head, "mcp-session-id", &value) &&
+			  policy->legacy_clients == POLICY_LEGACY_SERVE;
 	*fault = "Only POST is served here";
-	if (!span_is(head->method, "POST"))
+	if (!is_session && !span_is(head->method, "POST"))
 		return 405;
 	*fault = "The Host header names another machine";
 	if (is_loopback && head->authority.ptr && !names_this_machine(head->authority))
@@ -123,6 +127,12 @@ int http_check_head(const struct http1_head *head, const char *path, bool is_loo
 	if (has_duplicates(head) || (policy->principal == POLICY_PRINCIPAL_HEADER &&
 					    http1_field(head, policy->principal_header, &value) > 1))
 		return 400;
+	*fault = NULL;
+	if (is_session && !is_get)
+		return 0;
+	*fault = "Accept must list text/event-stream";
+	if (is_get)
+		return http1_field(head, "accept", &value) && !http_accepts(value, "text", "event-stream") ? 406 : 0;
 	*fault = "Content-Type must be application/json";
 	if (!http1_field(head, "content-type", &value) || !is_text(before(value, ';'), "application/json"))
 		return 415;

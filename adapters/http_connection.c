@@ -132,6 +132,8 @@ static void add_status(struct connection *connection, struct buf *out, int statu
 				       : "Connection: close\r\n");
 	if (challenge && (status == 401 || status == 403))
 		buf_printf(out, "WWW-Authenticate: %s\r\n", challenge);
+	if (connection->client.session_id)
+		buf_printf(out, "Mcp-Session-Id: %s\r\n", connection->client.session_id);
 }
 
 /* The response is complete: the next request may come, or the connection ends. */
@@ -207,12 +209,16 @@ static void flatten(struct buf *message)
 
 static void put_event(struct connection *connection, struct buf *message)
 {
-	static const char before[] = "event: message\ndata: ", after[] = "\n\n";
+	static const char after[] = "\n\n";
+	const char *id = connection->client.event_id;
+	char before[96];
 	struct buf head = {0};
 	struct buf tail = {0};
 	flatten(message);
+	int len = snprintf(
+		before, sizeof(before), "event: message\n%s%s%sdata: ", id ? "id: " : "", id ? id : "", id ? "\n" : "");
 	if (!connection->request.is_http10)
-		buf_printf(&head, "%zx\r\n", message->len + sizeof(before) - 1 + sizeof(after) - 1);
+		buf_printf(&head, "%zx\r\n", message->len + (size_t)len + sizeof(after) - 1);
 	buf_add_text(&head, before);
 	buf_add_text(&tail, after);
 	if (!connection->request.is_http10)
@@ -227,14 +233,15 @@ static void put_event(struct connection *connection, struct buf *message)
 	buf_free(&tail);
 }
 
-static void face_notify(struct client *client, struct buf *message)
+static bool face_send(struct client *client, struct buf *message)
 {
 	struct connection *connection = container_of(client, struct connection, client);
 	const struct http_face *face = connection->face;
+	size_t waiting = outbox_bytes(&connection->outbox);
 	if (connection->state != CONNECTION_PENDING ||
-		outbox_bytes(&connection->outbox) + message->len > face->policy->limits.downstream_queue_bytes) {
+		(waiting && waiting + message->len > face->policy->limits.downstream_queue_bytes)) {
 		buf_free(message);
-		return;
+		return false;
 	}
 	if (!connection->streaming)
 		begin_stream(connection);
@@ -244,6 +251,30 @@ static void face_notify(struct client *client, struct buf *message)
 	if (connection->state == CONNECTION_PENDING)
 		set_timer(connection, face->policy->deadlines.stream_keepalive_ms);
 	flush(connection);
+	return true;
+}
+
+static void face_notify(struct client *client, struct buf *message)
+{
+	if (!face_send(client, message))
+		return; /* who reads too slowly misses it */
+}
+
+/* The end of an event stream, which may hold nothing. */
+static void face_finish(struct client *client)
+{
+	struct connection *connection = container_of(client, struct connection, client);
+	struct buf end = {0};
+	if (connection->state != CONNECTION_PENDING)
+		return;
+	if (!connection->streaming)
+		begin_stream(connection);
+	if (!connection->request.is_http10)
+		buf_add_text(&end, "0\r\n\r\n");
+	if (connection->state == CONNECTION_PENDING)
+		put(connection, &end);
+	buf_free(&end);
+	response_done(connection);
 }
 
 static void face_respond(struct client *client, int http_status, struct buf *message)
@@ -258,13 +289,7 @@ static void face_respond(struct client *client, int http_status, struct buf *mes
 		return;
 	}
 	put_event(connection, message);
-	struct buf end = {0};
-	if (!connection->request.is_http10)
-		buf_add_text(&end, "0\r\n\r\n");
-	if (connection->state == CONNECTION_PENDING)
-		put(connection, &end);
-	buf_free(&end);
-	response_done(connection);
+	face_finish(client);
 }
 
 static bool face_header(const struct client *client, const char *name, struct span *value)
@@ -274,7 +299,11 @@ static bool face_header(const struct client *client, const char *name, struct sp
 	return connection->head.len && http1_field(&connection->request, name, value) == 1;
 }
 
-const struct face_ops http_face_ops = {.notify = face_notify, .respond = face_respond, .header = face_header};
+const struct face_ops http_face_ops = {.notify = face_notify,
+	.respond = face_respond,
+	.send = face_send,
+	.finish = face_finish,
+	.header = face_header};
 
 /* Requests. */
 
@@ -283,6 +312,34 @@ static struct span field(const struct connection *connection, const char *name)
 	struct span value = {0};
 	http1_field(&connection->request, name, &value);
 	return value;
+}
+
+static void respond_empty(struct connection *connection, int status)
+{
+	struct buf head = {0};
+	add_status(connection, &head, status);
+	buf_add_text(&head, "Content-Length: 0\r\n\r\n");
+	put(connection, &head);
+	response_done(connection);
+}
+
+/* GET and DELETE of a legacy client's session. */
+static void dispatch_session(struct connection *connection, bool is_get)
+{
+	struct http_face *face = connection->face;
+	struct client *client = &connection->client;
+	int status = is_get ? proxy_listen(face->proxy, client) : proxy_end_session(face->proxy, client);
+	if (connection->state != CONNECTION_PENDING)
+		return;
+	if (status != 200) {
+		refuse(connection, status, "Session not found", false);
+	} else if (!is_get) {
+		respond_empty(connection, 200);
+	} else if (!connection->streaming) {
+		begin_stream(connection);
+		set_timer(connection, face->policy->deadlines.stream_keepalive_ms);
+		flush(connection);
+	}
 }
 
 /* The body is complete: the core's turn. */
@@ -301,16 +358,15 @@ static void dispatch(struct connection *connection)
 	connection->client.authorization = connection->authorization;
 	connection->state = CONNECTION_PENDING;
 	event_del(connection->timer);
+	if (!span_is(connection->request.method, "POST")) {
+		dispatch_session(connection, span_is(connection->request.method, "GET"));
+		return;
+	}
 	struct buf body = buf_take(&connection->body);
 	enum received received = proxy_receive(face->proxy, &connection->client, buf_span(&body), &headers);
 	buf_free(&body);
-	if (received == RECEIVED_NOTIFICATION && connection->state == CONNECTION_PENDING) {
-		struct buf head = {0};
-		add_status(connection, &head, 202);
-		buf_add_text(&head, "Content-Length: 0\r\n\r\n");
-		put(connection, &head);
-		response_done(connection);
-	}
+	if (received == RECEIVED_NOTIFICATION && connection->state == CONNECTION_PENDING)
+		respond_empty(connection, 202);
 }
 
 static void on_document(void *arg, int status, const char *content_type, struct span body)

@@ -117,7 +117,20 @@ static void respond(struct client *client, int http_status UNUSED, struct buf *m
 	enqueue(container_of(client, struct stdio_face, client), message);
 }
 
-static const struct face_ops ops = {.notify = notify, .respond = respond};
+static bool send_message(struct client *client, struct buf *message)
+{
+	struct stdio_face *face = container_of(client, struct stdio_face, client);
+	enqueue(face, message);
+	return !face->lost;
+}
+
+/* A legacy client's server has gone: the client shall see that as if it had started the server itself. */
+static void finish(struct client *client)
+{
+	loop_stop(container_of(client, struct stdio_face, client)->loop, "the session of the client has ended");
+}
+
+static const struct face_ops ops = {.notify = notify, .respond = respond, .send = send_message, .finish = finish};
 
 /* Input. */
 

@@ -38,11 +38,16 @@ const struct key keys[] = {
 		200, 400, NULL,
 		"the HTTP status of error -32021: 400, or 200 for clients that drop their connection on any 4xx"},
 
+	{SECTION_TOP, "legacy_clients", KEY_WORD, POLICY(legacy_clients), 0, "serve", 0, 0, "refuse serve",
+		"serve: a client of an earlier revision, which opens with initialize, is passed to the server "
+		"unchanged"},
+
 	SIZE("message", message_bytes, "16MiB", GIB, "one message in either direction"),
 	SIZE("head", head_bytes, "32KiB", MIB, "request line and headers of an HTTP request"),
 	SIZE("downstream_queue", downstream_queue_bytes, "64MiB", GIB, "written and not yet read by one client"),
 	SIZE("upstream_queue", upstream_queue_bytes, "64MiB", GIB, "written and not yet read by one session's server"),
 	SIZE("state", state_bytes, "64KiB", MIB, "the answers in one request state, for a rerun"),
+	SIZE("replay", replay_bytes, "1MiB", GIB, "events of one legacy client's session, kept for when it comes back"),
 	{SECTION_LIMITS, "body_rate", KEY_SIZE, POLICY(min_body_rate), 0, "1KiB", 1, GIB, NULL,
 		"the least that the body of an HTTP request must arrive at, per second"},
 	COUNT(exchanges, 1000000, "4096", "requests without a response, over all clients"),
@@ -53,6 +58,7 @@ const struct key keys[] = {
 	COUNT(server_requests, 100000, "64", "unanswered requests of one session's server"),
 	COUNT(sessions, 100000, "256", "sessions with the server, in all"),
 	COUNT(sessions_per_principal, 100000, "8", "the same for one principal"),
+	COUNT(legacy_sessions, 100000, "64", "sessions of legacy clients, for one principal"),
 	COUNT(pool, 1000, "1", "sessions for one principal and capability set, so that calls run side by side"),
 	COUNT(connections, 100000, "4096", "HTTP connections, in all"),
 	COUNT(connections_per_address, 100000, "256", "HTTP connections from one address"),

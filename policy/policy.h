@@ -31,6 +31,7 @@ enum policy_undeclared { POLICY_UNDECLARED_FAIL, POLICY_UNDECLARED_REFUSE };
 enum policy_rerun { POLICY_RERUN_NEVER, POLICY_RERUN_IF_LOST, POLICY_RERUN_ALWAYS };
 enum policy_scope { POLICY_SCOPE_PRIVATE, POLICY_SCOPE_PUBLIC };
 enum policy_attribution { POLICY_ATTRIBUTION_AUTO, POLICY_ATTRIBUTION_STREAM, POLICY_ATTRIBUTION_SERIAL };
+enum policy_legacy_clients { POLICY_LEGACY_REFUSE, POLICY_LEGACY_SERVE };
 enum policy_principal { POLICY_PRINCIPAL_AUTHORIZATION, POLICY_PRINCIPAL_HEADER, POLICY_PRINCIPAL_NONE };
 
 /* What is decided for one tool, prompt or resource: a rule of the file on top of `defaults`. */
@@ -67,8 +68,10 @@ struct policy_limits {
 	unsigned server_requests;      /* server_requests: unanswered server requests of one session */
 	unsigned sessions;	       /* sessions */
 	unsigned sessions_per_principal;
-	unsigned pool;	      /* pool: sessions for one principal and capability set */
-	unsigned connections; /* connections: HTTP connections in all */
+	unsigned legacy_sessions; /* legacy_sessions: of legacy clients, for one principal */
+	size_t replay_bytes;	  /* replay: events of one legacy client's session */
+	unsigned pool;		  /* pool: sessions for one principal and capability set */
+	unsigned connections;	  /* connections: HTTP connections in all */
 	unsigned connections_per_address;
 	size_t head_bytes; /* head: request line and headers of an HTTP request */
 };
@@ -109,6 +112,7 @@ struct policy {
 	char *principal_header; /* POLICY_PRINCIPAL_HEADER: lower case */
 	char **origins;		/* origins that browsers may call from, besides none */
 	size_t origin_count;
+	enum policy_legacy_clients legacy_clients;
 	int missing_capability_status; /* http_status_for_missing_capability: 400, or 200 for clients that drop a connection on 4xx */
 	size_t min_body_rate; /* min_body_rate: bytes a second that an HTTP body must arrive at */
 	struct policy_limits limits;

@@ -45,6 +45,7 @@ struct proxy {
 	struct subscription_list homeless; /* subscriptions without a session */
 	struct call *tickets;		   /* table of the calls that a request state names */
 	struct account *accounts;	   /* table by principal */
+	struct relay *relays;		   /* table by session id: legacy clients over HTTP */
 	struct call_list kept;		   /* finished calls whose outcome may still be asked for, oldest first */
 
 	struct proxy_counts counts;

@@ -3,6 +3,7 @@
 #include "proxy/call.h"
 #include "proxy/json_write.h"
 #include "proxy/logging.h"
+#include "proxy/relay.h"
 #include "proxy/subscription.h"
 
 #include <stdarg.h>
@@ -76,12 +77,22 @@ static void exchange_end(struct exchange *exchange)
 	proxy_bury(exchange->proxy, &exchange->grave, exchange_free);
 }
 
-void exchange_respond(struct exchange *exchange, int http_status, struct span body)
+void exchange_deliver(struct exchange *exchange, int http_status, struct buf *message)
 {
 	struct client *client = exchange->client;
-	struct buf message = message_response(span_of(exchange->id), body);
 	exchange_end(exchange);
-	client->ops->respond(client, http_status, &message);
+	client->ops->respond(client, http_status, message);
+}
+
+void exchange_drop(struct exchange *exchange)
+{
+	exchange_end(exchange);
+}
+
+void exchange_respond(struct exchange *exchange, int http_status, struct span body)
+{
+	struct buf message = message_response(span_of(exchange->id), body);
+	exchange_deliver(exchange, http_status, &message);
 }
 
 void exchange_fail(struct exchange *exchange, int http_status, int code, const char *text, const char *data)
@@ -157,6 +168,8 @@ static void cancel(struct exchange *exchange)
 	struct call *call = exchange->call;
 	if (exchange->subscription)
 		subscription_drop(exchange->subscription);
+	if (exchange->stream)
+		relay_on_exchange_gone(exchange);
 	exchange_end(exchange);
 	if (call)
 		call_on_exchange_gone(call, exchange);
@@ -169,6 +182,7 @@ void client_gone(struct proxy *proxy, struct client *client)
 	while ((exchange = TAILQ_FIRST(&client->exchanges))) {
 		cancel(exchange);
 	}
+	relay_on_client_gone(client);
 }
 
 /* The checks, in the order in which a client needs to hear of them. */
@@ -334,23 +348,31 @@ static bool id_in_use(const struct client *client, struct span id)
 	return false;
 }
 
+void exchange_reject(struct client *client, struct span id, int http_status, int code, const char *text)
+{
+	reject(client, id, http_status, code, text, (struct span){0});
+}
+
+struct exchange *exchange_admit(struct proxy *proxy, struct client *client, struct span id)
+{
+	struct exchange *exchange = NULL;
+	if (id_in_use(client, id))
+		exchange_reject(client, id, 400, RPC_INVALID_REQUEST, "A request with this id is still open");
+	else if (proxy->shutting_down)
+		exchange_reject(client, id, 503, RPC_INTERNAL_ERROR, "The proxy is shutting down");
+	else if (proxy->counts.exchanges >= proxy->policy->limits.exchanges)
+		exchange_reject(client, id, 503, RPC_INTERNAL_ERROR, "Too many open requests (limits.exchanges)");
+	else if (!(exchange = exchange_new(proxy, client, id)))
+		exchange_reject(client, id, 503, RPC_INTERNAL_ERROR, "Out of memory");
+	return exchange;
+}
+
 static void start(
 	struct proxy *proxy, struct client *client, const struct message *message, const struct request *request)
 {
-	const struct span none = {0};
-	if (proxy->shutting_down) {
-		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "The proxy is shutting down", none);
+	struct exchange *exchange = exchange_admit(proxy, client, message->id);
+	if (!exchange)
 		return;
-	}
-	if (proxy->counts.exchanges >= proxy->policy->limits.exchanges) {
-		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "Too many open requests (limits.exchanges)", none);
-		return;
-	}
-	struct exchange *exchange = exchange_new(proxy, client, message->id);
-	if (!exchange) {
-		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "Out of memory", none);
-		return;
-	}
 	if (request->progress_token.ptr && !(exchange->progress_token = span_dup(request->progress_token))) {
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
@@ -385,11 +407,6 @@ static enum received on_request(struct proxy *proxy, struct client *client, cons
 {
 	struct refusal refusal = {0};
 	struct request request = {.params = message->params, .index = &message->index};
-	if (id_in_use(client, message->id)) {
-		reject(client, message->id, 400, RPC_INVALID_REQUEST, "A request with this id is still open",
-			(struct span){0});
-		return RECEIVED_INVALID;
-	}
 	bool accepted = check_request(&refusal, &request, message, headers);
 	if (accepted)
 		start(proxy, client, message, &request);
@@ -406,6 +423,7 @@ enum received proxy_receive(
 	struct json_index index = {0};
 	struct message message;
 	struct error error = {0};
+	enum received received;
 	const struct span none = {0};
 	if (json_check(text, &value, &index, &error)) {
 		reject(client, none, 400, RPC_PARSE_ERROR, error.text, none);
@@ -419,6 +437,8 @@ enum received proxy_receive(
 		reject(client, message.id, 400, RPC_INVALID_REQUEST, error.text, none);
 		return RECEIVED_INVALID;
 	}
+	if (relay_takes(proxy, client, &message, value, headers, &received))
+		return received;
 	if (message.kind == MESSAGE_RESPONSE) {
 		reject(client, none, 400, RPC_INVALID_REQUEST, "Clients send no responses in this protocol revision",
 			none);

@@ -18,10 +18,20 @@ struct exchange {
 	struct client *client;
 	struct call *call;		   /* which it waits for, or NULL */
 	struct subscription *subscription; /* which it is, or NULL */
+	struct relay_stream *stream;	   /* of a legacy client's session, or NULL */
 	char *id;			   /* as spelled */
 	char *progress_token;		   /* as spelled, or NULL */
 	bool retried;			   /* it carried a requestState */
 };
+
+/* Makes the exchange of a request. NULL if that is not possible; then the client has been told. */
+struct exchange *exchange_admit(struct proxy *proxy, struct client *client, struct span id) MUST_CHECK;
+/* Answers a message that gets no exchange with an error. */
+void exchange_reject(struct client *client, struct span id, int http_status, int code, const char *text);
+/* Ends the exchange with a whole message, whose content is taken. */
+void exchange_deliver(struct exchange *exchange, int http_status, struct buf *message);
+/* Ends the exchange without a response. */
+void exchange_drop(struct exchange *exchange);
 
 /* Ends the exchange with the body of a response, `"result":{…}` or `"error":{…}`. */
 void exchange_respond(struct exchange *exchange, int http_status, struct span body);

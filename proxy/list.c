@@ -103,3 +103,23 @@ void list_write(struct buf *out, const struct method *method, struct span list, 
 	}
 	buf_add_text(out, "]");
 }
+
+bool list_write_visible(struct buf *out, const struct method *method, struct span list, const struct policy *policy)
+{
+	struct span entry;
+	struct json_walk walk = json_walk(list, NULL);
+	bool any = false;
+	if (json_type(list) != JSON_ARRAY)
+		return false;
+	buf_add_text(out, "[");
+	while (json_next_element(&walk, &entry)) {
+		bool hidden = is_hidden(method, entry, policy, &out->failed);
+		any |= hidden;
+		if (hidden)
+			continue;
+		json_add_separator(out);
+		buf_add_span(out, entry);
+	}
+	buf_add_text(out, "]");
+	return any;
+}

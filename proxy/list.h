@@ -9,4 +9,9 @@
 /* Appends the array `list` of a list method's result. Anything that is not an array passes as it is. */
 void list_write(struct buf *out, const struct method *method, struct span list, const struct policy *policy);
 
+/* The same for a legacy client, who is spared nothing but the hidden entries. false if there are none: then the list can
+ * pass as it is. */
+bool list_write_visible(
+	struct buf *out, const struct method *method, struct span list, const struct policy *policy) MUST_CHECK;
+
 #endif

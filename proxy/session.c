@@ -97,11 +97,13 @@ static void session_free(struct grave *grave)
 	free(session->challenge);
 	free(session->client_info);
 	server_identity_free(&session->identity);
+	if (session->ops)
+		session->ops->free(session);
 	free(session);
 }
 
-static struct session *session_new(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
-	const struct request *request)
+static struct session *session_new(
+	struct proxy *proxy, const struct client *client, const struct capabilities *caps, struct span client_info)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	if (!session)
@@ -121,8 +123,8 @@ static struct session *session_new(struct proxy *proxy, const struct client *cli
 	TAILQ_INIT(&session->subscriptions);
 	session->log_level = LOGGING_NONE;
 	session_take_credentials(session, client);
-	session->client_info = request->client_info.ptr ? span_dup(request->client_info) : NULL;
-	if ((client->authorization && !session->authorization) || (request->client_info.ptr && !session->client_info)) {
+	session->client_info = client_info.ptr ? span_dup(client_info) : NULL;
+	if ((client->authorization && !session->authorization) || (client_info.ptr && !session->client_info)) {
 		session_free(&session->grave);
 		return NULL;
 	}
@@ -133,6 +135,8 @@ static struct session *session_new(struct proxy *proxy, const struct client *cli
 
 static bool is_in_use(const struct session *session)
 {
+	if (session->ops)
+		return session->ops->in_use(session);
 	return !TAILQ_EMPTY(&session->subscriptions) || !TAILQ_EMPTY(&session->waiting) ||
 	       !TAILQ_EMPTY(&session->running) || !TAILQ_EMPTY(&session->parked) || !TAILQ_EMPTY(&session->resuming) ||
 	       !TAILQ_EMPTY(&session->ending);
@@ -159,6 +163,8 @@ void session_close(struct session *session, const char *reason)
 	struct upstream *upstream = session->upstream;
 	session->upstream = NULL;
 	bury(session);
+	if (session->ops)
+		session->ops->on_end(session, 0, NULL);
 	if (upstream)
 		session->proxy->upstream->close(upstream);
 }
@@ -177,6 +183,8 @@ void session_on_lost(struct session *session, int http_status, const char *why)
 	session_log(session, LOG_WARNING, "session-lost", "%s", why);
 	session->upstream = NULL;
 	bury(session);
+	if (session->ops)
+		session->ops->on_end(session, http_status, why);
 	subscriptions_on_lost(session);
 	lose_calls(&session->waiting, http_status, why);
 	lose_calls(&session->running, http_status, why);
@@ -200,6 +208,10 @@ void session_on_request_failed(struct session *session, uint64_t request_id, int
 	struct call *call = NULL;
 	if (session->state == SESSION_DEAD)
 		return;
+	if (session->ops) {
+		session->ops->on_request_failed(session, request_id, http_status, why);
+		return;
+	}
 	if (request_id == session->initialize_id && session->state == SESSION_OPENING) {
 		session_fail(session, http_status, why);
 		return;
@@ -213,19 +225,22 @@ void session_on_request_failed(struct session *session, uint64_t request_id, int
 
 static bool is_usable(const struct session *session, const struct client *client, const struct capabilities *caps)
 {
-	return session->state <= SESSION_READY && capabilities_equal(&session->caps, caps) &&
+	return !session->ops && session->state <= SESSION_READY && capabilities_equal(&session->caps, caps) &&
 	       sodium_memcmp(session->principal, client->principal, PRINCIPAL_BYTES) == 0;
 }
 
-/* Makes room under the limits by closing sessions that nobody uses, the longest unused first. */
-static bool make_room(struct proxy *proxy, const struct client *client, struct error *error)
+/* Makes room under the limits by closing sessions that nobody uses, the longest unused first. Passed sessions count for
+ * themselves: there is one for each legacy client. */
+static bool make_room(struct proxy *proxy, const struct client *client, bool is_passed, struct error *error)
 {
 	const struct policy_limits *limits = &proxy->policy->limits;
+	unsigned limit = is_passed ? limits->legacy_sessions : limits->sessions_per_principal;
 	for (;;) {
 		struct session *session, *idle = NULL, *idle_own = NULL;
 		unsigned all = 0, own = 0;
 		TAILQ_FOREACH (session, &proxy->sessions, link) {
-			bool is_own = sodium_memcmp(session->principal, client->principal, PRINCIPAL_BYTES) == 0;
+			bool is_own = (session->ops != NULL) == is_passed &&
+				      sodium_memcmp(session->principal, client->principal, PRINCIPAL_BYTES) == 0;
 			all++;
 			own += is_own;
 			if (session->state == SESSION_READY && !is_in_use(session)) {
@@ -233,24 +248,26 @@ static bool make_room(struct proxy *proxy, const struct client *client, struct e
 				idle_own = is_own ? session : idle_own;
 			}
 		}
-		if (all < limits->sessions && own < limits->sessions_per_principal)
+		if (all < limits->sessions && own < limit)
 			return true;
-		struct session *victim = own >= limits->sessions_per_principal ? idle_own : idle;
+		struct session *victim = own >= limit ? idle_own : idle;
 		if (!victim) {
 			error_set(error, ERROR_LIMIT, "Too many sessions with the server are in use (limits.%s)",
-				all >= limits->sessions ? "sessions" : "sessions_per_principal");
+				all >= limits->sessions ? "sessions"
+				: is_passed		? "legacy_sessions"
+							: "sessions_per_principal");
 			return false;
 		}
 		session_close(victim, "room for another");
 	}
 }
 
-static struct session *open_session(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
+static struct session *open_bridged(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
 	const struct request *request, struct error *error)
 {
-	if (!make_room(proxy, client, error))
+	if (!make_room(proxy, client, false, error))
 		return NULL;
-	struct session *session = session_new(proxy, client, caps, request);
+	struct session *session = session_new(proxy, client, caps, request->client_info);
 	if (!session) {
 		error_set(error, ERROR_MEMORY, "Out of memory");
 		return NULL;
@@ -261,6 +278,36 @@ static struct session *open_session(struct proxy *proxy, const struct client *cl
 		return NULL;
 	}
 	return session;
+}
+
+struct session *session_open(struct proxy *proxy, const struct client *client, const struct session_ops *ops,
+	struct relay *relay, struct error *error)
+{
+	const struct capabilities none = {0};
+	if (!make_room(proxy, client, true, error))
+		return NULL;
+	struct session *session = session_new(proxy, client, &none, (struct span){0});
+	if (!session) {
+		error_set(error, ERROR_MEMORY, "Out of memory");
+		return NULL;
+	}
+	session->upstream = proxy->upstream->open(proxy->upstream_ctx, session, error);
+	if (!session->upstream) {
+		session_log(session, LOG_WARNING, "session-failed", "%s", error->text);
+		bury(session);
+		return NULL;
+	}
+	session->ops = ops;
+	session->relay = relay;
+	timer_set(&proxy->timers, &session->timer, proxy_now(proxy) + proxy->policy->deadlines.initialize_ms, on_timer,
+		session);
+	return session;
+}
+
+void session_set_ready(struct session *session)
+{
+	session->state = SESSION_READY;
+	timer_cancel(&session->proxy->timers, &session->timer);
 }
 
 struct session *session_for(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
@@ -279,7 +326,7 @@ struct session *session_for(struct proxy *proxy, const struct client *client, co
 	}
 	bool all_busy = found && may_ask && !TAILQ_EMPTY(&found->running);
 	if (!found || (all_busy && count < proxy->policy->limits.pool))
-		return open_session(proxy, client, caps, request, error);
+		return open_bridged(proxy, client, caps, request, error);
 	TAILQ_REMOVE(&proxy->sessions, found, link);
 	TAILQ_INSERT_HEAD(&proxy->sessions, found, link);
 	session_take_credentials(found, client);

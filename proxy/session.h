@@ -16,10 +16,25 @@ enum session_state {
 	SESSION_DEAD,	  /* in the graveyard */
 };
 
+struct relay;
+
+/* What becomes of the messages of a session that is not bridged but passed through. */
+struct session_ops {
+	/* `whole` is the message as it came. */
+	void (*on_message)(struct session *session, const struct message *message, struct span whole, uint64_t stream);
+	void (*on_request_failed)(struct session *session, uint64_t request_id, int http_status, const char *why);
+	/* The session is over; `why` is NULL when that is in order. Nothing can be sent any more. */
+	void (*on_end)(struct session *session, int http_status, const char *why);
+	bool (*in_use)(const struct session *session);
+	void (*free)(struct session *session);
+};
+
 struct session {
 	struct grave grave;
 	TAILQ_ENTRY(session) link; /* proxy->sessions */
 	struct proxy *proxy;
+	const struct session_ops *ops; /* NULL: the session is bridged */
+	struct relay *relay;	       /* what it belongs to then */
 	enum session_state state;
 	char name[24];
 	uint8_t principal[PRINCIPAL_BYTES];
@@ -66,6 +81,12 @@ struct session *session_for(struct proxy *proxy, const struct client *client, co
 
 /* The newest credentials count: tokens are refreshed while calls are parked. */
 void session_take_credentials(struct session *session, const struct client *client);
+
+/* Opens a session that is passed through. NULL with *error if that cannot be tried. It is OPENING until
+ * session_set_ready(), which ends the deadline for that. */
+struct session *session_open(struct proxy *proxy, const struct client *client, const struct session_ops *ops,
+	struct relay *relay, struct error *error) MUST_CHECK;
+void session_set_ready(struct session *session);
 
 /* Lets calls go ahead for which there is a place now; called whenever that may have changed. */
 void session_pump(struct session *session);

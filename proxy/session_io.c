@@ -124,6 +124,10 @@ static void on_one(struct session *session, struct span value, const struct json
 		session_log(session, LOG_WARNING, "bad-message", "from the server: %s", error.text);
 		return;
 	}
+	if (session->ops) {
+		session->ops->on_message(session, &message, value, stream);
+		return;
+	}
 	if (message.kind == MESSAGE_RESPONSE)
 		on_response(session, &message);
 	else if (message.kind == MESSAGE_NOTIFICATION)
@@ -150,7 +154,7 @@ void session_on_message(struct session *session, struct span text, uint64_t stre
 		return;
 	}
 	/* Batches exist in 2025-03-26 only, where a client must take them (basic/index "Batching"). */
-	if (session->version != LEGACY_2025_03_26) {
+	if (!session->ops && session->version != LEGACY_2025_03_26) {
 		session_log(session, LOG_WARNING, "bad-message", "a batch from a server of revision %s",
 			legacy_version_names[session->version]);
 		return;

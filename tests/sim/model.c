@@ -146,6 +146,7 @@ static void reload(struct world *world, void *arg)
 	struct keyring *ring = keyring_parse(span_of(keys), "keys", NULL);
 	if (!policy || !ring)
 		abort();
+	policy->legacy_clients = POLICY_LEGACY_REFUSE;
 	world_trace(world, "reload");
 	proxy_reload(world->proxy, policy, ring);
 	policy_unref(policy);

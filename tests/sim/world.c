@@ -86,6 +86,7 @@ void world_init(struct world *world, uint64_t seed, const struct driver *driver,
 		fprintf(stderr, "sim: out of memory\n");
 		exit(2);
 	}
+	world->policy->legacy_clients = POLICY_LEGACY_REFUSE; /* what is simulated is the bridge */
 }
 
 void world_start(struct world *world)

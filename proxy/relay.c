@@ -1,0 +1,432 @@
+#include "proxy/relay.h"
+
+#include "proxy/json_write.h"
+#include "proxy/list.h"
+#include "proxy/session.h"
+
+#include <stdlib.h>
+
+enum { RPC_SESSION_NOT_FOUND = -32001 }; /* as legacy servers say it under HTTP 404 */
+
+static const struct session_ops ops;
+
+static struct relay_stream *find_by_number(struct relay *relay, uint64_t number)
+{
+	struct relay_stream *stream;
+	TAILQ_FOREACH (stream, &relay->streams, link)
+		if (stream->number == number)
+			return stream;
+	return NULL;
+}
+
+static struct relay_stream *find_by_id(struct relay *relay, struct span id)
+{
+	struct relay_stream *stream;
+	TAILQ_FOREACH (stream, &relay->streams, link)
+		if (id.ptr && !stream->answered && span_is(id, stream->id))
+			return stream;
+	return NULL;
+}
+
+/* Making and ending. */
+
+static void relay_free(struct session *session)
+{
+	struct relay *relay = session->relay;
+	free(relay->version);
+	free(relay);
+}
+
+static struct relay *relay_new(struct proxy *proxy, struct client *client, struct error *error)
+{
+	uint8_t id[RELAY_ID_BYTES];
+	struct relay *relay = calloc(1, sizeof(*relay));
+	if (!relay) {
+		error_set(error, ERROR_MEMORY, "Out of memory");
+		return NULL;
+	}
+	TAILQ_INIT(&relay->streams);
+	TAILQ_INIT(&relay->events);
+	relay->standalone.relay = relay;
+	proxy->env->random(proxy->env->ctx, id, sizeof(id));
+	sodium_bin2hex(relay->id, sizeof(relay->id), id, sizeof(id));
+	relay->session = session_open(proxy, client, &ops, relay, error);
+	if (!relay->session) {
+		free(relay);
+		return NULL;
+	}
+	if (client->ops->header) {
+		HASH_ADD(hh, proxy->relays, id, RELAY_ID_CHARS, relay);
+		if (!relay->hh.tbl) {
+			error_set(error, ERROR_MEMORY, "Out of memory");
+			session_close(relay->session, error->text);
+			return NULL;
+		}
+	} else {
+		relay->pipe = client;
+		client->relay = relay;
+	}
+	return relay;
+}
+
+/* The session is over. `why` is NULL when that is in order. */
+static void on_end(struct session *session, int http_status, const char *why)
+{
+	struct relay *relay = session->relay;
+	struct proxy *proxy = session->proxy;
+	struct client *pipe = relay->pipe;
+	struct relay_stream *stream;
+	while ((stream = TAILQ_FIRST(&relay->streams))) {
+		struct exchange *exchange = stream->exchange;
+		stream->exchange = NULL;
+		if (exchange) {
+			exchange->stream = NULL;
+			exchange->client->challenge = session->challenge;
+			struct client *client = exchange->client;
+			exchange_fail(exchange, http_status == 401 || http_status == 403 ? http_status : 502,
+				RPC_INTERNAL_ERROR, why ? why : "The session is over", NULL);
+			client->challenge = NULL;
+		}
+		relay_stream_hang_up(stream);
+		relay_stream_free(stream);
+	}
+	relay_stream_hang_up(&relay->standalone);
+	relay_forget_events(relay);
+	if (relay->hh.tbl)
+		HASH_DELETE(hh, proxy->relays, relay);
+	relay->pipe = NULL;
+	if (pipe) {
+		pipe->relay = NULL;
+		pipe->ops->finish(pipe);
+	}
+}
+
+static bool runs(const struct relay *relay)
+{
+	const struct relay_stream *stream;
+	TAILQ_FOREACH (stream, &relay->streams, link)
+		if (!stream->answered && !stream->cancelled)
+			return true;
+	return false;
+}
+
+static bool in_use(const struct session *session)
+{
+	const struct relay *relay = session->relay;
+	const struct relay_stream *stream;
+	if (runs(relay))
+		return true;
+	if (session->proxy->shutting_down)
+		return false;
+	TAILQ_FOREACH (stream, &relay->streams, link)
+		if (stream->reader)
+			return true;
+	return relay->pipe || relay->standalone.reader;
+}
+
+/* From the client. */
+
+static bool is_hidden(const struct relay *relay, const struct message *message)
+{
+	const struct method *method = method_find(message->method);
+	struct span name;
+	if (!method || !method->name_member || !json_get(message->params, &message->index, method->name_member, &name))
+		return false;
+	char *text = json_string_dup(name);
+	bool hidden = !text || policy_rule(relay->session->proxy->policy, method->subject, text)->hide;
+	free(text);
+	return hidden;
+}
+
+static void on_request(struct relay *relay, struct exchange *exchange, const struct message *message, struct span whole)
+{
+	struct buf copy = {0};
+	if (is_hidden(relay, message)) {
+		exchange_fail(exchange, 200, RPC_INVALID_PARAMS, "Not found", NULL);
+		return;
+	}
+	struct relay_stream *stream = relay_stream_new(relay, exchange, message);
+	if (!stream) {
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+		return;
+	}
+	if (!relay->initialize && json_string_is(message->method, "initialize"))
+		relay->initialize = stream->number;
+	buf_add_span(&copy, whole);
+	if (session_send(relay->session, UPSTREAM_REQUEST, stream->number, &copy)) {
+		relay_stream_free(stream);
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "The server does not read what it is sent", NULL);
+	}
+}
+
+/* The server need not answer a cancelled request, so nobody waits for it any more. */
+static void on_cancelled(struct relay *relay, const struct message *message)
+{
+	struct span id = {0};
+	json_get(message->params, &message->index, "requestId", &id);
+	struct relay_stream *stream = find_by_id(relay, id);
+	if (!stream)
+		return;
+	stream->cancelled = true;
+	if (relay->pipe) {
+		struct exchange *exchange = stream->exchange;
+		exchange->stream = NULL;
+		stream->exchange = NULL;
+		exchange_drop(exchange);
+	} else {
+		relay_stream_hang_up(stream);
+	}
+	relay_stream_settle(stream);
+}
+
+static void on_other(struct relay *relay, const struct message *message, struct span whole)
+{
+	struct session *session = relay->session;
+	bool is_response = message->kind == MESSAGE_RESPONSE;
+	bool initialized = !is_response && json_string_is(message->method, "notifications/initialized");
+	struct buf copy = {0};
+	buf_add_span(&copy, whole);
+	if (session_send(session, is_response ? UPSTREAM_RESPONSE : UPSTREAM_NOTIFICATION, 0, &copy)) {
+		session_log(session, LOG_WARNING, "message-not-taken", "the server does not read what it is sent");
+		return;
+	}
+	if (!is_response && json_string_is(message->method, "notifications/cancelled"))
+		on_cancelled(relay, message);
+	if (initialized && relay->version && !relay->established) {
+		relay->established = true;
+		session->proxy->upstream->establish(session->upstream, relay->version);
+	}
+}
+
+static bool is_modern(const struct message *message, const struct request_headers *headers)
+{
+	struct span meta, version;
+	if (headers && headers->protocol_version.ptr && span_is(headers->protocol_version, "2026-07-28"))
+		return true;
+	return json_get(message->params, &message->index, "_meta", &meta) &&
+	       json_get(meta, NULL, "io.modelcontextprotocol/protocolVersion", &version);
+}
+
+static void open_relay(struct proxy *proxy, struct client *client, const struct message *message, struct span whole)
+{
+	struct error error = {0};
+	struct exchange *exchange = exchange_admit(proxy, client, message->id);
+	if (!exchange)
+		return;
+	struct relay *relay = relay_new(proxy, client, &error);
+	if (relay)
+		on_request(relay, exchange, message, whole);
+	else
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, error.text, NULL);
+}
+
+static void pass(struct relay *relay, struct client *client, const struct message *message, struct span whole)
+{
+	session_take_credentials(relay->session, client);
+	if (message->kind != MESSAGE_REQUEST) {
+		on_other(relay, message, whole);
+		return;
+	}
+	struct exchange *exchange = exchange_admit(relay->session->proxy, client, message->id);
+	if (exchange)
+		on_request(relay, exchange, message, whole);
+}
+
+bool relay_takes(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,
+	const struct request_headers *headers, enum received *received)
+{
+	struct relay *relay = client->relay;
+	struct span id = {0};
+	if (proxy->policy->legacy_clients == POLICY_LEGACY_REFUSE || is_modern(message, headers))
+		return false;
+	bool names_session = client->ops->header && client->ops->header(client, "mcp-session-id", &id);
+	bool opens = message->kind == MESSAGE_REQUEST && json_string_is(message->method, "initialize");
+	if (names_session && !opens) {
+		relay = relay_of_client(proxy, client);
+		if (!relay) {
+			exchange_reject(client, message->id, 404, RPC_SESSION_NOT_FOUND, "Session not found");
+			*received = RECEIVED_INVALID;
+			return true;
+		}
+	}
+	if (!relay && !opens)
+		return false;
+	*received = message->kind == MESSAGE_REQUEST ? RECEIVED_REQUEST : RECEIVED_NOTIFICATION;
+	if (relay)
+		pass(relay, client, message, whole);
+	else
+		open_relay(proxy, client, message, whole);
+	return true;
+}
+
+void relay_on_exchange_gone(struct exchange *exchange)
+{
+	struct relay_stream *stream = exchange->stream;
+	struct session *session = stream->relay->session;
+	exchange->stream = NULL;
+	stream->exchange = NULL;
+	relay_stream_settle(stream);
+	session_pump(session);
+}
+
+void relay_on_client_gone(struct client *client)
+{
+	struct relay_stream *stream = client->reads;
+	struct relay *relay = client->relay;
+	client->reads = NULL;
+	client->relay = NULL;
+	if (stream) {
+		struct session *session = stream->relay->session;
+		stream->reader = NULL;
+		relay_stream_settle(stream);
+		session_pump(session);
+	}
+	if (relay) {
+		relay->pipe = NULL;
+		session_close(relay->session, "the client is gone");
+	}
+}
+
+/* From the server. */
+
+/* The answer to initialize says whether there is a session now. */
+static void on_initialize_answer(struct relay *relay, const struct message *message)
+{
+	struct session *session = relay->session;
+	struct span version;
+	if (!json_get(message->result, &message->index, "protocolVersion", &version))
+		return;
+	relay->version = json_string_dup(version);
+	session_set_ready(session);
+	session_log(session, LOG_INFO, "session-ready", "of a legacy client, protocol revision %s",
+		relay->version ? relay->version : "unknown");
+}
+
+/* Leaves out of a list what the policy hides; everything else as it came. */
+static void add_visible(
+	struct buf *out, const struct relay_stream *stream, const struct message *message, struct span whole)
+{
+	const struct policy *policy = stream->relay->session->proxy->policy;
+	const char *member = stream->method ? stream->method->list_member : NULL;
+	struct span list, kept;
+	struct buf visible = {0};
+	if (member && json_get(message->result, &message->index, member, &list) &&
+		list_write_visible(&visible, stream->method, list, policy)) {
+		kept = (struct span){list.ptr + list.len, (size_t)(whole.ptr + whole.len - (list.ptr + list.len))};
+		buf_add(out, whole.ptr, (size_t)(list.ptr - whole.ptr));
+		buf_add_span(out, buf_span(&visible));
+		buf_add_span(out, kept);
+		out->failed |= visible.failed;
+	} else {
+		buf_add_span(out, whole);
+	}
+	buf_free(&visible);
+}
+
+static void on_response(struct relay *relay, const struct message *message, struct span whole)
+{
+	struct session *session = relay->session;
+	struct relay_stream *stream = find_by_id(relay, message->id);
+	struct buf copy = {0};
+	if (!stream) {
+		session_log(session, LOG_DEBUG, "late-answer", "the server answered a request that is over");
+		return;
+	}
+	uint64_t answered = stream->number;
+	bool is_initialize = answered == relay->initialize;
+	struct client *client = stream->exchange ? stream->exchange->client : NULL;
+	if (is_initialize)
+		on_initialize_answer(relay, message);
+	bool opened = is_initialize && session->state == SESSION_READY;
+	add_visible(&copy, stream, message, whole);
+	if (client && opened && !relay->pipe)
+		client->session_id = relay->id;
+	relay_stream_put(stream, &copy, true);
+	if (client)
+		client->session_id = NULL;
+	if (session->state == SESSION_DEAD)
+		return;
+	session->proxy->upstream->forget(session->upstream, answered);
+	if (is_initialize && !opened && !relay->pipe)
+		session_close(session, "the server refused to initialize");
+	else if (is_initialize && !opened)
+		relay->initialize = 0; /* the client may try again */
+	session_pump(session);
+}
+
+/* Where a message goes that is no response: to the request that it belongs to, as far as that can be seen; a question to
+ * somebody who listens; the rest to the standalone stream. */
+static struct relay_stream *choose_stream(struct relay *relay, const struct message *message, uint64_t number)
+{
+	struct relay_stream *stream = number ? find_by_number(relay, number) : NULL;
+	struct span token;
+	if (stream)
+		return stream;
+	if (json_string_is(message->method, "notifications/progress") &&
+		json_get(message->params, &message->index, "progressToken", &token))
+		TAILQ_FOREACH (stream, &relay->streams, link)
+			if (stream->progress_token && !stream->answered && span_is(token, stream->progress_token))
+				return stream;
+	if (message->kind == MESSAGE_NOTIFICATION && relay->standalone.reader)
+		return &relay->standalone;
+	struct relay_stream *unread = NULL;
+	TAILQ_FOREACH_REVERSE(stream, &relay->streams, relay_streams, link)
+	{
+		if (stream->answered || stream->cancelled)
+			continue;
+		if (stream->exchange || stream->reader)
+			return stream;
+		unread = unread ? unread : stream;
+	}
+	return unread && !relay->standalone.reader ? unread : &relay->standalone;
+}
+
+static void on_message(struct session *session, const struct message *message, struct span whole, uint64_t number)
+{
+	struct relay *relay = session->relay;
+	struct buf copy = {0};
+	if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !find_by_id(relay, message->id))) {
+		on_response(relay, message, whole);
+		return;
+	}
+	buf_add_span(&copy, whole);
+	if (!relay->pipe) {
+		relay_stream_put(choose_stream(relay, message, number), &copy, false);
+	} else if (!buf_ok(&copy) || !relay->pipe->ops->send(relay->pipe, &copy)) {
+		session_log(session, LOG_ERROR, "no-memory", "a message to the client is lost");
+	}
+	buf_free(&copy);
+}
+
+static void on_request_failed(struct session *session, uint64_t number, int http_status, const char *why)
+{
+	struct relay *relay = session->relay;
+	struct relay_stream *stream = find_by_number(relay, number);
+	struct buf body = {0};
+	if (!stream || stream->answered)
+		return;
+	if (stream->exchange && !stream->has_events && !stream->reader) {
+		struct exchange *exchange = stream->exchange;
+		struct client *client = exchange->client;
+		stream->exchange = NULL;
+		exchange->stream = NULL;
+		stream->answered = true;
+		client->challenge = session->challenge;
+		exchange_fail(exchange, http_status == 401 || http_status == 403 ? http_status : 502,
+			RPC_INTERNAL_ERROR, why, NULL);
+		client->challenge = NULL;
+		relay_stream_settle(stream);
+	} else {
+		body = message_error(span_of(stream->id), RPC_INTERNAL_ERROR, why, NULL);
+		relay_stream_put(stream, &body, true);
+	}
+	session_pump(session);
+}
+
+static const struct session_ops ops = {
+	.on_message = on_message,
+	.on_request_failed = on_request_failed,
+	.on_end = on_end,
+	.in_use = in_use,
+	.free = relay_free,
+};

@@ -1,0 +1,82 @@
+/* A relay: the session of a legacy client, passed to the legacy server unchanged (basic/versioning "Backward Compatibility
+ * with Initialization-Based Versions"). It has an upstream session of its own, and never shares it.
+ *
+ * Over stdio the client's pipe is the relay. Over HTTP (2025-11-25 basic/transports "Session Management") the client names
+ * the relay by its Mcp-Session-Id; each of its requests is a stream, and what belongs to none goes to the standalone stream
+ * that the client opens with GET. What was said on an event stream is kept, as far as limits.replay allows, for a client
+ * that lost its connection and comes back with Last-Event-ID ("Resumability and Redelivery").
+ *
+ * Rules of the policy that hide a name hold here, too; the others are about rounds, of which a legacy client has none. */
+#ifndef MCP_VALET_RELAY_H
+#define MCP_VALET_RELAY_H
+
+#include "proxy/exchange.h"
+#include "proxy/table.h"
+
+enum { RELAY_ID_BYTES = 16, RELAY_ID_CHARS = 2 * RELAY_ID_BYTES };
+
+/* One event of a stream, kept for a client that comes back. */
+struct relay_event {
+	TAILQ_ENTRY(relay_event) link;
+	uint64_t stream;
+	uint64_t number; /* in the order of the relay's events, from 1 */
+	bool sent;	 /* somebody was there to read it */
+	bool last;	 /* it is the response: the stream ends with it */
+	struct buf message;
+};
+
+/* What goes to one place: a request's response and all before it; or, as the standalone stream, the rest. */
+struct relay_stream {
+	TAILQ_ENTRY(relay_stream) link;
+	struct relay *relay;
+	uint64_t number;	     /* the request's id upstream; 0: the standalone stream */
+	char *id, *progress_token;   /* as spelled, or NULL */
+	const struct method *method; /* or NULL: none that is known here */
+	struct exchange *exchange;   /* whose response it is, while the client is there */
+	struct client *reader;	     /* who reads it by GET, or NULL */
+	bool answered, cancelled;
+	bool has_events; /* something was sent before the response */
+	unsigned kept;	 /* of the relay's events */
+};
+
+struct relay {
+	UT_hash_handle hh; /* proxy->relays, over HTTP */
+	char id[RELAY_ID_CHARS + 1];
+	struct session *session;
+	struct client *pipe; /* stdio: the client; NULL: HTTP */
+	char *version;	     /* agreed, or NULL */
+	uint64_t initialize; /* number of the stream of initialize */
+	bool established;
+	struct relay_stream standalone;
+	TAILQ_HEAD(relay_streams, relay_stream) streams; /* of requests, oldest first */
+	TAILQ_HEAD(relay_events, relay_event) events;	 /* oldest first */
+	uint64_t events_ever;
+	size_t kept_bytes;
+};
+
+/* Looks whether a message is one of a legacy client, and if so, does all that is to be done with it. `whole` is the message
+ * as it came. false: it is not. */
+bool relay_takes(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,
+	const struct request_headers *headers, enum received *received);
+
+/* The exchange ends, because its client is gone; the request goes on, and its stream can be resumed. */
+void relay_on_exchange_gone(struct exchange *exchange);
+/* The client, a pipe or a reader, is gone. */
+void relay_on_client_gone(struct client *client);
+
+/* relay_stream.c: where the server's messages go. */
+
+/* The relay that the Mcp-Session-Id of the client's request names, NULL if there is none, or it is another principal's. */
+struct relay *relay_of_client(struct proxy *proxy, const struct client *client);
+
+struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exchange, const struct message *message);
+/* Forgets the stream if nothing more can become of it. */
+void relay_stream_settle(struct relay_stream *stream);
+void relay_stream_free(struct relay_stream *stream);
+/* Sends a message to who reads the stream, and keeps it. The content of *message is taken. */
+void relay_stream_put(struct relay_stream *stream, struct buf *message, bool is_last);
+/* Ends what the client has open for the stream. */
+void relay_stream_hang_up(struct relay_stream *stream);
+void relay_forget_events(struct relay *relay);
+
+#endif

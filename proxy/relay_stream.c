@@ -1,0 +1,254 @@
+/* The streams of a relay, and the events that are kept for clients that come back. */
+#include "proxy/relay.h"
+
+#include "proxy/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exchange, const struct message *message)
+{
+	struct span meta = {0}, token = {0};
+	struct relay_stream *stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return NULL;
+	stream->relay = relay;
+	stream->id = span_dup(message->id);
+	if (json_get(message->params, &message->index, "_meta", &meta))
+		json_get(meta, NULL, "progressToken", &token);
+	stream->progress_token = token.ptr ? span_dup(token) : NULL;
+	if (!stream->id || (token.ptr && !stream->progress_token)) {
+		free(stream->id);
+		free(stream);
+		return NULL;
+	}
+	stream->method = method_find(message->method);
+	stream->number = relay->session->next_id++;
+	stream->exchange = exchange;
+	exchange->stream = stream;
+	TAILQ_INSERT_TAIL(&relay->streams, stream, link);
+	return stream;
+}
+
+void relay_stream_free(struct relay_stream *stream)
+{
+	struct relay *relay = stream->relay;
+	if (stream->exchange)
+		stream->exchange->stream = NULL;
+	if (stream->reader)
+		stream->reader->reads = NULL;
+	free(stream->id);
+	free(stream->progress_token);
+	stream->id = stream->progress_token = NULL;
+	if (stream == &relay->standalone)
+		return;
+	TAILQ_REMOVE(&relay->streams, stream, link);
+	free(stream);
+}
+
+void relay_stream_settle(struct relay_stream *stream)
+{
+	bool is_over = stream->answered || stream->cancelled;
+	if (stream != &stream->relay->standalone && is_over && !stream->exchange && !stream->reader && !stream->kept)
+		relay_stream_free(stream);
+}
+
+/* Kept events. */
+
+static struct relay_stream *find(struct relay *relay, uint64_t number)
+{
+	struct relay_stream *stream;
+	if (number == 0)
+		return &relay->standalone;
+	TAILQ_FOREACH (stream, &relay->streams, link)
+		if (stream->number == number)
+			return stream;
+	return NULL;
+}
+
+static void forget_oldest(struct relay *relay)
+{
+	struct relay_event *event = TAILQ_FIRST(&relay->events);
+	struct relay_stream *stream = find(relay, event->stream);
+	if (!event->sent)
+		session_log(relay->session, LOG_WARNING, "event-dropped",
+			"a message for a client that is not there is dropped (limits.replay)");
+	TAILQ_REMOVE(&relay->events, event, link);
+	relay->kept_bytes -= event->message.cap;
+	buf_free(&event->message);
+	free(event);
+	if (stream) {
+		stream->kept--;
+		relay_stream_settle(stream);
+	}
+}
+
+void relay_forget_events(struct relay *relay)
+{
+	while (!TAILQ_EMPTY(&relay->events))
+		forget_oldest(relay);
+}
+
+static struct relay_event *keep(struct relay_stream *stream, struct span message, bool is_last)
+{
+	struct relay *relay = stream->relay;
+	struct relay_event *event = calloc(1, sizeof(*event));
+	if (!event)
+		return NULL;
+	buf_add_span(&event->message, message);
+	if (!buf_ok(&event->message)) {
+		buf_free(&event->message);
+		free(event);
+		return NULL;
+	}
+	event->stream = stream->number;
+	event->number = ++relay->events_ever;
+	event->last = is_last;
+	stream->kept++;
+	relay->kept_bytes += event->message.cap;
+	TAILQ_INSERT_TAIL(&relay->events, event, link);
+	return event;
+}
+
+/* The newest event stays, however large it is: it may be the only one, and somebody is about to read it. */
+static void trim(struct relay *relay)
+{
+	size_t limit = relay->session->proxy->policy->limits.replay_bytes;
+	while (relay->kept_bytes > limit && TAILQ_FIRST(&relay->events) != TAILQ_LAST(&relay->events, relay_events))
+		forget_oldest(relay);
+}
+
+/* Delivery. */
+
+void relay_stream_hang_up(struct relay_stream *stream)
+{
+	struct client *reader = stream->reader;
+	struct exchange *exchange = stream->exchange;
+	stream->reader = NULL;
+	stream->exchange = NULL;
+	if (reader) {
+		reader->reads = NULL;
+		reader->ops->finish(reader);
+	}
+	if (exchange) {
+		struct client *client = exchange->client;
+		exchange->stream = NULL;
+		exchange_drop(exchange);
+		client->ops->finish(client);
+	}
+}
+
+static void send_event(struct relay_stream *stream, struct relay_event *event)
+{
+	char id[48];
+	struct buf copy = {0};
+	struct client *client = stream->reader ? stream->reader : stream->exchange ? stream->exchange->client : NULL;
+	if (!client)
+		return;
+	buf_add_span(&copy, buf_span(&event->message));
+	snprintf(id, sizeof(id), "%" PRIu64 "-%" PRIu64, event->stream, event->number);
+	client->event_id = id;
+	event->sent = buf_ok(&copy) && client->ops->send(client, &copy);
+	client->event_id = NULL;
+	buf_free(&copy);
+	stream->has_events = true;
+	/* Who does not read is cut off, and may come back for the rest. */
+	if (!event->sent || event->last)
+		relay_stream_hang_up(stream);
+}
+
+void relay_stream_put(struct relay_stream *stream, struct buf *message, bool is_last)
+{
+	struct relay *relay = stream->relay;
+	stream->answered |= is_last;
+	if (is_last && stream->exchange && !stream->reader && !stream->has_events) {
+		struct exchange *exchange = stream->exchange;
+		exchange->stream = NULL;
+		stream->exchange = NULL;
+		exchange_deliver(exchange, 200, message);
+		relay_stream_settle(stream);
+		return;
+	}
+	struct relay_event *event = keep(stream, buf_span(message), is_last);
+	buf_free(message);
+	if (!event) {
+		session_log(relay->session, LOG_ERROR, "no-memory", "a message to the client is lost");
+		relay_stream_hang_up(stream);
+		relay_stream_settle(stream);
+		return;
+	}
+	send_event(stream, event);
+	trim(relay);
+}
+
+/* Reading by GET. */
+
+/* Last-Event-ID as written above. */
+static struct relay_stream *read_event_id(struct relay *relay, struct span text, uint64_t *event)
+{
+	char copy[48], *end;
+	*event = 0;
+	if (!text.ptr || text.len >= sizeof(copy))
+		return NULL;
+	memcpy(copy, text.ptr, text.len);
+	copy[text.len] = '\0';
+	uint64_t number = strtoull(copy, &end, 10);
+	if (end == copy || *end != '-')
+		return NULL;
+	*event = strtoull(end + 1, NULL, 10);
+	return find(relay, number);
+}
+
+static void replay(struct relay_stream *stream, uint64_t after)
+{
+	struct relay *relay = stream->relay;
+	struct relay_event *event = TAILQ_FIRST(&relay->events);
+	while (event && stream->reader) {
+		struct relay_event *next = TAILQ_NEXT(event, link);
+		if (event->stream == stream->number && (after ? event->number > after : !event->sent))
+			send_event(stream, event);
+		event = next;
+	}
+}
+
+struct relay *relay_of_client(struct proxy *proxy, const struct client *client)
+{
+	struct span id;
+	struct relay *relay = NULL;
+	if (!client->ops->header || !client->ops->header(client, "mcp-session-id", &id))
+		return NULL;
+	HASH_FIND(hh, proxy->relays, id.ptr, id.len, relay);
+	bool is_own = relay && sodium_memcmp(relay->session->principal, client->principal, PRINCIPAL_BYTES) == 0;
+	return is_own ? relay : NULL;
+}
+
+int proxy_listen(struct proxy *proxy, struct client *client)
+{
+	struct relay *relay = relay_of_client(proxy, client);
+	struct span last = {0};
+	uint64_t after;
+	if (!relay)
+		return 404;
+	client->ops->header(client, "last-event-id", &last);
+	struct relay_stream *stream = read_event_id(relay, last, &after);
+	if (!stream)
+		stream = &relay->standalone;
+	session_take_credentials(relay->session, client);
+	relay_stream_hang_up(stream); /* one reader a stream: the old connection is dead, or is being replaced */
+	stream->reader = client;
+	client->reads = stream;
+	replay(stream, after);
+	if (stream->reader && stream->answered)
+		relay_stream_hang_up(stream);
+	return 200;
+}
+
+int proxy_end_session(struct proxy *proxy, struct client *client)
+{
+	struct relay *relay = relay_of_client(proxy, client);
+	if (!relay)
+		return 404;
+	session_close(relay->session, "the client ended it");
+	return 200;
+}
