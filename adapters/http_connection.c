@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -299,11 +300,29 @@ static bool face_header(const struct client *client, const char *name, struct sp
 	return connection->head.len && http1_field(&connection->request, name, value) == 1;
 }
 
+static void face_headers_of(const struct client *client, const char *prefix, struct buf *lines)
+{
+	const struct connection *connection =
+		(const struct connection *)(const void *)((const char *)client - offsetof(struct connection, client));
+	size_t prefix_len = strlen(prefix);
+	struct span rest = connection->request.fields;
+	const char *end;
+	while (connection->head.len && rest.len && (end = memchr(rest.ptr, '\n', rest.len))) {
+		size_t len = (size_t)(end - rest.ptr) + 1;
+		if (len > prefix_len && strncasecmp(rest.ptr, prefix, prefix_len) == 0 && len >= 2) {
+			buf_add(lines, rest.ptr, len - 2); /* without CR LF */
+			buf_add_text(lines, "\n");
+		}
+		rest = (struct span){end + 1, rest.len - len};
+	}
+}
+
 const struct face_ops http_face_ops = {.notify = face_notify,
 	.respond = face_respond,
 	.send = face_send,
 	.finish = face_finish,
-	.header = face_header};
+	.header = face_header,
+	.headers_of = face_headers_of};
 
 /* Requests. */
 

@@ -160,7 +160,7 @@ static void on_data(void *arg, struct span bytes)
 		finish_stream_data(post, status);
 		return;
 	}
-	bool wanted = post->kind == UPSTREAM_REQUEST && post->status / 100 == 2;
+	bool wanted = post->kind == UPSTREAM_REQUEST && (post->status / 100 == 2 || post->upstream->modern);
 	size_t limit = wanted ? post->upstream->http->policy->limits.message_bytes : HTTP_MAX_FAULT;
 	if (post->body.len + bytes.len <= limit)
 		buf_add_span(&post->body, bytes);
@@ -220,6 +220,15 @@ static void finish_body(struct post *post)
 	}
 }
 
+/* A modern server gives its errors statuses of their own; the body says the same as JSON-RPC. */
+static bool is_error_response(const struct post *post)
+{
+	struct span error;
+	return post->upstream->modern && post->kind == UPSTREAM_REQUEST &&
+	       json_get(buf_span(&post->body), NULL, "error", &error) && json_type(error) == JSON_OBJECT &&
+	       post->status != 401 && post->status != 403;
+}
+
 static void on_done(void *arg, const char *fault)
 {
 	struct post *post = arg;
@@ -238,7 +247,7 @@ static void on_done(void *arg, const char *fault)
 		post_free(post);
 		upstream->mode = HTTP_MODE_SSE;
 		stream_open(upstream);
-	} else if (post->status / 100 != 2) {
+	} else if (post->status / 100 != 2 && !is_error_response(post)) {
 		/* A server that cannot take `initialized` has no session with us; an answer it refuses is only that answer. */
 		fail_with_status(post);
 	} else {
@@ -252,7 +261,8 @@ static void start_transfer(struct post *post, struct buf *message)
 	struct header_lines headers;
 	const char *accept = message ? "Accept: application/json, text/event-stream" : "Accept: text/event-stream";
 	post->is_stream = false;
-	if (upstream_write_headers(upstream, &headers, accept, message, message ? NULL : post->last_event_id))
+	if (upstream_write_headers(upstream, &headers, accept, message ? buf_span(message) : (struct span){0},
+		    message ? NULL : post->last_event_id))
 		post->transfer = http_transfer_start(upstream->http->client,
 			&(struct http_request){.method = message ? "POST" : "GET",
 				.url = upstream->endpoint,
@@ -278,7 +288,7 @@ int post_start(struct upstream *upstream, enum upstream_kind kind, uint64_t requ
 	post->bytes = message->len;
 	post->is_handshake = kind == UPSTREAM_REQUEST && request_id == upstream->handshake_id;
 	/* The first notification of a session is `initialized`. */
-	post->is_initialized = kind == UPSTREAM_NOTIFICATION && !upstream->initialized_sent;
+	post->is_initialized = kind == UPSTREAM_NOTIFICATION && !upstream->initialized_sent && !upstream->modern;
 	upstream->initialized_sent |= kind == UPSTREAM_NOTIFICATION;
 	upstream->unsent_bytes += post->bytes;
 	TAILQ_INSERT_TAIL(&upstream->posts, post, link);

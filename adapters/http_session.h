@@ -75,6 +75,7 @@ struct upstream {
 	char *endpoint;	      /* HTTP+SSE: where messages go */
 	struct buf handshake; /* a copy of initialize, until the transport is known */
 	uint64_t handshake_id;
+	bool modern;	   /* no session: every request stands alone */
 	bool establishing; /* the core waits for session_on_established() */
 	bool initialized_sent;
 	size_t unsent_bytes;
@@ -89,15 +90,18 @@ void upstream_lose(struct upstream *upstream, int http_status, const char *why);
 struct header_lines {
 	const char *lines[16 + 64 + 1]; /* ours, forwarded ones, the end */
 	char session_id[600], version[64], last_event_id[SSE_MAX_FIELD + 32];
-	char *authorization, *forwarded;
+	char *authorization, *forwarded, *mirrors;
 };
 void header_lines_free(struct header_lines *headers);
 bool upstream_write_headers(const struct upstream *upstream, struct header_lines *headers, const char *accept,
-	bool has_body, const char *last_event_id) MUST_CHECK;
+	struct span body, const char *last_event_id) MUST_CHECK;
 void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text);
 void upstream_established(struct upstream *upstream);
 /* Hands one message to the core. Whether it was a response. false also if the upstream is over now. */
 bool upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream);
+
+/* http_modern.c: appends the headers that mirror a request's body, each as a line ended by LF. */
+void http_modern_headers(struct span message, struct buf *lines);
 
 /* http_post.c */
 /* Sends one message; its content is taken. 0, ERROR_MEMORY. */

@@ -92,8 +92,19 @@ bool upstream_deliver(struct upstream *upstream, struct span message, uint64_t s
 	return is_response;
 }
 
+/* Takes lines that are ended by LF apart. */
+static const char **add_lines(struct header_lines *headers, const char **line, char *text)
+{
+	const char **last = headers->lines + sizeof(headers->lines) / sizeof(headers->lines[0]) - 1;
+	for (char *end; text && (end = strchr(text, '\n')) && line < last; text = end + 1) {
+		*end = '\0';
+		*line++ = text;
+	}
+	return line;
+}
+
 bool upstream_write_headers(const struct upstream *upstream, struct header_lines *headers, const char *accept,
-	bool has_body, const char *last_event_id)
+	struct span body, const char *last_event_id)
 {
 	const char **line = headers->lines;
 	const char *authorization = upstream->session ? session_authorization(upstream->session) : NULL;
@@ -102,7 +113,7 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 	*line++ = "Accept-Encoding: identity";
 	*line++ = "User-Agent: mcp-valet";
 	*line++ = "Expect:";
-	if (has_body)
+	if (body.ptr)
 		*line++ = "Content-Type: application/json";
 	if (upstream->session_id) {
 		snprintf(headers->session_id, sizeof(headers->session_id), "Mcp-Session-Id: %s", upstream->session_id);
@@ -124,14 +135,18 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 		headers->authorization = text.data;
 		*line++ = text.data;
 	}
-	headers->forwarded = NULL;
+	headers->forwarded = headers->mirrors = NULL;
 	const char *forwarded = upstream->session ? session_forwarded(upstream->session) : NULL;
 	if (forwarded && !(headers->forwarded = strdup(forwarded)))
 		text.failed = true;
-	for (char *at = headers->forwarded, *end; at && (end = strchr(at, '\n')) && line < headers->lines + 79;
-		at = end + 1) {
-		*end = '\0';
-		*line++ = at;
+	line = add_lines(headers, line, headers->forwarded);
+	if (upstream->modern && body.ptr) {
+		struct buf mirrors = {0};
+		http_modern_headers(body, &mirrors);
+		buf_add(&mirrors, "", 1);
+		text.failed |= !buf_ok(&mirrors);
+		headers->mirrors = mirrors.data;
+		line = add_lines(headers, line, headers->mirrors);
 	}
 	*line = NULL;
 	return buf_ok(&text);
@@ -143,6 +158,7 @@ void header_lines_free(struct header_lines *headers)
 		sodium_memzero(headers->authorization, strlen(headers->authorization));
 	free(headers->authorization);
 	free(headers->forwarded);
+	free(headers->mirrors);
 }
 
 /* What the core calls. */
@@ -157,6 +173,9 @@ static struct upstream *http_open(void *ctx, struct session *session, struct err
 	}
 	upstream->http = http;
 	upstream->session = session;
+	upstream->modern = session_is_modern(session);
+	if (upstream->modern)
+		upstream->mode = HTTP_MODE_STREAMABLE;
 	upstream->stream.retry_ms = HTTP_RETRY_MS;
 	TAILQ_INIT(&upstream->posts);
 	TAILQ_INSERT_TAIL(&http->sessions, upstream, link);
@@ -170,7 +189,7 @@ static int http_send(struct upstream *upstream, enum upstream_kind kind, uint64_
 		buf_free(message);
 		return ERROR_LIMIT;
 	}
-	if (!upstream->handshake_id && kind == UPSTREAM_REQUEST) {
+	if (!upstream->modern && !upstream->handshake_id && kind == UPSTREAM_REQUEST) {
 		upstream->handshake_id = request_id;
 		buf_add_span(&upstream->handshake, buf_span(message));
 	}
@@ -217,7 +236,7 @@ static void say_farewell(struct upstream *upstream)
 	struct header_lines headers;
 	if (upstream->mode != HTTP_MODE_STREAMABLE || !upstream->session_id)
 		return;
-	if (upstream_write_headers(upstream, &headers, "Accept: */*", false, NULL) &&
+	if (upstream_write_headers(upstream, &headers, "Accept: */*", (struct span){0}, NULL) &&
 		!http_transfer_start(upstream->http->client,
 			&(struct http_request){.method = "DELETE", .headers = headers.lines}, &handlers, NULL))
 		upstream_log(upstream, LOG_DEBUG, "session-not-ended", "out of memory");

@@ -97,7 +97,10 @@ struct policy_deadlines {
 	int64_t connect_ms; /* connect: reaching an HTTP upstream */
 };
 
+enum policy_era { POLICY_ERA_LEGACY, POLICY_ERA_MODERN };
+
 struct policy_upstream {
+	enum policy_era era;
 	enum policy_attribution attribution;
 	int64_t overlap_ms;	/* overlap: a call that has not asked for so long lets the next one start; -1: never */
 	size_t body_rate_bytes; /* unused by stdio; see limits */

@@ -5,6 +5,7 @@
 #include "proxy/logging.h"
 #include "proxy/relay.h"
 #include "proxy/subscription.h"
+#include "proxy/through.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -170,6 +171,8 @@ static void cancel(struct exchange *exchange)
 		subscription_drop(exchange->subscription);
 	if (exchange->stream)
 		relay_on_exchange_gone(exchange);
+	if (exchange->passing)
+		through_on_exchange_gone(exchange);
 	exchange_end(exchange);
 	if (call)
 		call_on_exchange_gone(call, exchange);
@@ -386,6 +389,38 @@ static void start(
 		call_start(exchange, request);
 }
 
+/* The headers that mirror the body are trusted by others on the way, so they must be true for a modern server, too. */
+static bool check_mirrors(struct refusal *refusal, const struct message *message, const struct request_headers *headers)
+{
+	const struct method *method = method_find(message->method);
+	struct span meta = {0}, value = {0};
+	if (!headers)
+		return true;
+	json_get(message->params, &message->index, "_meta", &meta);
+	if (json_get(meta, NULL, "io.modelcontextprotocol/protocolVersion", &value) &&
+		!check_header(refusal, "MCP-Protocol-Version", headers->protocol_version, value))
+		return false;
+	if (!check_header(refusal, "Mcp-Method", headers->method, message->method))
+		return false;
+	return !method || !method->name_member ||
+	       !json_get(message->params, &message->index, method->name_member, &value) ||
+	       check_header(refusal, "Mcp-Name", headers->name, value);
+}
+
+static void pass_through(struct proxy *proxy, struct client *client, const struct message *message)
+{
+	struct span meta, token;
+	struct exchange *exchange = exchange_admit(proxy, client, message->id);
+	if (!exchange)
+		return;
+	if (json_get(message->params, &message->index, "_meta", &meta) &&
+		json_get(meta, NULL, "progressToken", &token) && !(exchange->progress_token = span_dup(token))) {
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+		return;
+	}
+	through_start(exchange, message);
+}
+
 /* stdio: notifications/cancelled names a request of ours (basic/patterns/cancellation). Unknown ids mean nothing. */
 static void on_notification(struct client *client, const struct message *message)
 {
@@ -407,8 +442,12 @@ static enum received on_request(struct proxy *proxy, struct client *client, cons
 {
 	struct refusal refusal = {0};
 	struct request request = {.params = message->params, .index = &message->index};
-	bool accepted = check_request(&refusal, &request, message, headers);
-	if (accepted)
+	bool is_modern = proxy->policy->upstream.era == POLICY_ERA_MODERN;
+	bool accepted = is_modern ? check_mirrors(&refusal, message, headers)
+				  : check_request(&refusal, &request, message, headers);
+	if (accepted && is_modern)
+		pass_through(proxy, client, message);
+	else if (accepted)
 		start(proxy, client, message, &request);
 	else
 		reject(client, message->id, refusal.http_status, refusal.code, refusal.text, buf_span(&refusal.data));

@@ -10,6 +10,9 @@
 #include "proxy/message.h"
 #include "proxy/method.h"
 
+struct passing;
+struct relay_stream;
+
 struct exchange {
 	struct grave grave;
 	TAILQ_ENTRY(exchange) of_client;
@@ -18,6 +21,7 @@ struct exchange {
 	struct client *client;
 	struct call *call;		   /* which it waits for, or NULL */
 	struct subscription *subscription; /* which it is, or NULL */
+	struct passing *passing;	   /* the request, passed through to a modern server, or NULL */
 	struct relay_stream *stream;	   /* of a legacy client's session, or NULL */
 	char *id;			   /* as spelled */
 	char *progress_token;		   /* as spelled, or NULL */

@@ -32,6 +32,9 @@ struct face_ops {
 	void (*finish)(struct client *client);
 	/* A header of the request that is being received, by its lower-case name. NULL where there are no headers. */
 	bool (*header)(const struct client *client, const char *name, struct span *value);
+	/* Appends the headers whose names begin with `prefix` (lower case), each as a line `Name: value` ended by LF. NULL where
+	 * there are no headers. */
+	void (*headers_of)(const struct client *client, const char *prefix, struct buf *lines);
 };
 
 struct client {

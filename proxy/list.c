@@ -104,13 +104,13 @@ void list_write(struct buf *out, const struct method *method, struct span list, 
 	buf_add_text(out, "]");
 }
 
-bool list_write_visible(struct buf *out, const struct method *method, struct span list, const struct policy *policy)
+/* Appends the array without its hidden entries. false if there are none. */
+static bool add_visible_entries(
+	struct buf *out, const struct method *method, struct span list, const struct policy *policy)
 {
 	struct span entry;
 	struct json_walk walk = json_walk(list, NULL);
 	bool any = false;
-	if (json_type(list) != JSON_ARRAY)
-		return false;
 	buf_add_text(out, "[");
 	while (json_next_element(&walk, &entry)) {
 		bool hidden = is_hidden(method, entry, policy, &out->failed);
@@ -122,4 +122,34 @@ bool list_write_visible(struct buf *out, const struct method *method, struct spa
 	}
 	buf_add_text(out, "]");
 	return any;
+}
+
+void list_add_visible(struct buf *out, const struct method *method, struct span result, const struct json_index *index,
+	const struct policy *policy)
+{
+	struct span list;
+	struct buf visible = {0};
+	if (method && method->list_member && json_get(result, index, method->list_member, &list) &&
+		json_type(list) == JSON_ARRAY && add_visible_entries(&visible, method, list, policy)) {
+		const char *after = list.ptr + list.len;
+		buf_add(out, result.ptr, (size_t)(list.ptr - result.ptr));
+		buf_add_span(out, buf_span(&visible));
+		buf_add(out, after, (size_t)(result.ptr + result.len - after));
+	} else {
+		buf_add_span(out, result);
+	}
+	out->failed |= visible.failed;
+	buf_free(&visible);
+}
+
+bool list_hides(const struct policy *policy, const struct message *message)
+{
+	const struct method *method = method_find(message->method);
+	struct span name;
+	if (!method || !method->name_member || !json_get(message->params, &message->index, method->name_member, &name))
+		return false;
+	char *text = json_string_dup(name);
+	bool hidden = !text || policy_rule(policy, method->subject, text)->hide;
+	free(text);
+	return hidden;
 }

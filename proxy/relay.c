@@ -1,6 +1,5 @@
 #include "proxy/relay.h"
 
-#include "proxy/json_write.h"
 #include "proxy/list.h"
 #include "proxy/session.h"
 
@@ -32,7 +31,7 @@ static struct relay_stream *find_by_id(struct relay *relay, struct span id)
 
 static void relay_free(struct session *session)
 {
-	struct relay *relay = session->relay;
+	struct relay *relay = session->owner;
 	free(relay->version);
 	free(relay);
 }
@@ -50,7 +49,7 @@ static struct relay *relay_new(struct proxy *proxy, struct client *client, struc
 	relay->standalone.relay = relay;
 	proxy->env->random(proxy->env->ctx, id, sizeof(id));
 	sodium_bin2hex(relay->id, sizeof(relay->id), id, sizeof(id));
-	relay->session = session_open(proxy, client, &ops, relay, error);
+	relay->session = session_open(proxy, client, &ops, relay, false, error);
 	if (!relay->session) {
 		free(relay);
 		return NULL;
@@ -72,7 +71,7 @@ static struct relay *relay_new(struct proxy *proxy, struct client *client, struc
 /* The session is over. `why` is NULL when that is in order. */
 static void on_end(struct session *session, int http_status, const char *why)
 {
-	struct relay *relay = session->relay;
+	struct relay *relay = session->owner;
 	struct proxy *proxy = session->proxy;
 	struct client *pipe = relay->pipe;
 	struct relay_stream *stream;
@@ -112,7 +111,7 @@ static bool runs(const struct relay *relay)
 
 static bool in_use(const struct session *session)
 {
-	const struct relay *relay = session->relay;
+	const struct relay *relay = session->owner;
 	const struct relay_stream *stream;
 	if (runs(relay))
 		return true;
@@ -126,22 +125,10 @@ static bool in_use(const struct session *session)
 
 /* From the client. */
 
-static bool is_hidden(const struct relay *relay, const struct message *message)
-{
-	const struct method *method = method_find(message->method);
-	struct span name;
-	if (!method || !method->name_member || !json_get(message->params, &message->index, method->name_member, &name))
-		return false;
-	char *text = json_string_dup(name);
-	bool hidden = !text || policy_rule(relay->session->proxy->policy, method->subject, text)->hide;
-	free(text);
-	return hidden;
-}
-
 static void on_request(struct relay *relay, struct exchange *exchange, const struct message *message, struct span whole)
 {
 	struct buf copy = {0};
-	if (is_hidden(relay, message)) {
+	if (list_hides(relay->session->proxy->policy, message)) {
 		exchange_fail(exchange, 200, RPC_INVALID_PARAMS, "Not found", NULL);
 		return;
 	}
@@ -237,7 +224,8 @@ bool relay_takes(struct proxy *proxy, struct client *client, const struct messag
 {
 	struct relay *relay = client->relay;
 	struct span id = {0};
-	if (proxy->policy->legacy_clients == POLICY_LEGACY_REFUSE || is_modern(message, headers))
+	if (proxy->policy->legacy_clients == POLICY_LEGACY_REFUSE || proxy->policy->upstream.era != POLICY_ERA_LEGACY ||
+		is_modern(message, headers))
 		return false;
 	bool names_session = client->ops->header && client->ops->header(client, "mcp-session-id", &id);
 	bool opens = message->kind == MESSAGE_REQUEST && json_string_is(message->method, "initialize");
@@ -302,27 +290,6 @@ static void on_initialize_answer(struct relay *relay, const struct message *mess
 		relay->version ? relay->version : "unknown");
 }
 
-/* Leaves out of a list what the policy hides; everything else as it came. */
-static void add_visible(
-	struct buf *out, const struct relay_stream *stream, const struct message *message, struct span whole)
-{
-	const struct policy *policy = stream->relay->session->proxy->policy;
-	const char *member = stream->method ? stream->method->list_member : NULL;
-	struct span list, kept;
-	struct buf visible = {0};
-	if (member && json_get(message->result, &message->index, member, &list) &&
-		list_write_visible(&visible, stream->method, list, policy)) {
-		kept = (struct span){list.ptr + list.len, (size_t)(whole.ptr + whole.len - (list.ptr + list.len))};
-		buf_add(out, whole.ptr, (size_t)(list.ptr - whole.ptr));
-		buf_add_span(out, buf_span(&visible));
-		buf_add_span(out, kept);
-		out->failed |= visible.failed;
-	} else {
-		buf_add_span(out, whole);
-	}
-	buf_free(&visible);
-}
-
 static void on_response(struct relay *relay, const struct message *message, struct span whole)
 {
 	struct session *session = relay->session;
@@ -338,7 +305,14 @@ static void on_response(struct relay *relay, const struct message *message, stru
 	if (is_initialize)
 		on_initialize_answer(relay, message);
 	bool opened = is_initialize && session->state == SESSION_READY;
-	add_visible(&copy, stream, message, whole);
+	if (message->result.ptr) {
+		const char *after = message->result.ptr + message->result.len;
+		buf_add(&copy, whole.ptr, (size_t)(message->result.ptr - whole.ptr));
+		list_add_visible(&copy, stream->method, message->result, &message->index, session->proxy->policy);
+		buf_add(&copy, after, (size_t)(whole.ptr + whole.len - after));
+	} else {
+		buf_add_span(&copy, whole);
+	}
 	if (client && opened && !relay->pipe)
 		client->session_id = relay->id;
 	relay_stream_put(stream, &copy, true);
@@ -383,7 +357,7 @@ static struct relay_stream *choose_stream(struct relay *relay, const struct mess
 
 static void on_message(struct session *session, const struct message *message, struct span whole, uint64_t number)
 {
-	struct relay *relay = session->relay;
+	struct relay *relay = session->owner;
 	struct buf copy = {0};
 	if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !find_by_id(relay, message->id))) {
 		on_response(relay, message, whole);
@@ -400,7 +374,7 @@ static void on_message(struct session *session, const struct message *message, s
 
 static void on_request_failed(struct session *session, uint64_t number, int http_status, const char *why)
 {
-	struct relay *relay = session->relay;
+	struct relay *relay = session->owner;
 	struct relay_stream *stream = find_by_number(relay, number);
 	struct buf body = {0};
 	if (!stream || stream->answered)

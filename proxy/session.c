@@ -54,6 +54,8 @@ static void take_forwarded(struct session *session, const struct client *client)
 	for (size_t i = 0; client->ops->header && i < upstream->forward_header_count; i++)
 		if (client->ops->header(client, upstream->forward_headers[i], &value))
 			buf_printf(&lines, "%s: %.*s\n", upstream->forward_headers[i], (int)value.len, value.ptr);
+	if (session->modern && client->ops->headers_of)
+		client->ops->headers_of(client, "mcp-param-", &lines);
 	buf_add(&lines, "", 1);
 	if (!buf_ok(&lines)) {
 		buf_free(&lines);
@@ -76,6 +78,11 @@ void session_take_credentials(struct session *session, const struct client *clie
 		}
 	}
 	take_forwarded(session, client);
+}
+
+bool session_is_modern(const struct session *session)
+{
+	return session->modern;
 }
 
 const char *session_name(const struct session *session)
@@ -281,7 +288,7 @@ static struct session *open_bridged(struct proxy *proxy, const struct client *cl
 }
 
 struct session *session_open(struct proxy *proxy, const struct client *client, const struct session_ops *ops,
-	struct relay *relay, struct error *error)
+	void *owner, bool modern, struct error *error)
 {
 	const struct capabilities none = {0};
 	if (!make_room(proxy, client, true, error))
@@ -291,6 +298,7 @@ struct session *session_open(struct proxy *proxy, const struct client *client, c
 		error_set(error, ERROR_MEMORY, "Out of memory");
 		return NULL;
 	}
+	session->modern = modern;
 	session->upstream = proxy->upstream->open(proxy->upstream_ctx, session, error);
 	if (!session->upstream) {
 		session_log(session, LOG_WARNING, "session-failed", "%s", error->text);
@@ -298,7 +306,7 @@ struct session *session_open(struct proxy *proxy, const struct client *client, c
 		return NULL;
 	}
 	session->ops = ops;
-	session->relay = relay;
+	session->owner = owner;
 	timer_set(&proxy->timers, &session->timer, proxy_now(proxy) + proxy->policy->deadlines.initialize_ms, on_timer,
 		session);
 	return session;

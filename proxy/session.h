@@ -16,8 +16,6 @@ enum session_state {
 	SESSION_DEAD,	  /* in the graveyard */
 };
 
-struct relay;
-
 /* What becomes of the messages of a session that is not bridged but passed through. */
 struct session_ops {
 	/* `whole` is the message as it came. */
@@ -34,7 +32,8 @@ struct session {
 	TAILQ_ENTRY(session) link; /* proxy->sessions */
 	struct proxy *proxy;
 	const struct session_ops *ops; /* NULL: the session is bridged */
-	struct relay *relay;	       /* what it belongs to then */
+	void *owner;		       /* what it belongs to then */
+	bool modern;		       /* the server speaks 2026-07-28: there is no handshake */
 	enum session_state state;
 	char name[24];
 	uint8_t principal[PRINCIPAL_BYTES];
@@ -85,7 +84,7 @@ void session_take_credentials(struct session *session, const struct client *clie
 /* Opens a session that is passed through. NULL with *error if that cannot be tried. It is OPENING until
  * session_set_ready(), which ends the deadline for that. */
 struct session *session_open(struct proxy *proxy, const struct client *client, const struct session_ops *ops,
-	struct relay *relay, struct error *error) MUST_CHECK;
+	void *owner, bool modern, struct error *error) MUST_CHECK;
 void session_set_ready(struct session *session);
 
 /* Lets calls go ahead for which there is a place now; called whenever that may have changed. */

@@ -52,6 +52,8 @@ void session_set_challenge(struct session *session, const char *challenge);
 const char *session_forwarded(const struct session *session);
 /* The newest credentials of the client, or NULL. */
 const char *session_authorization(const struct session *session);
+/* Whether the server speaks 2026-07-28: there is no handshake, and over HTTP each request has the headers of that revision. */
+bool session_is_modern(const struct session *session);
 /* The session's name for logs, such as "s3". */
 const char *session_name(const struct session *session);
 
