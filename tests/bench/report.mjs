@@ -36,7 +36,8 @@ const begin = '<!-- figures: made by run.mjs -->', end = '<!-- end of figures --
 export function report(out, machine, results) {
   const of = name => results.filter(row => row.scenario === name);
   const parts = [`Machine: ${machine.processor}, ${machine.cores} cores, ${machine.memory_gb} GB, Linux ${machine.kernel}, Node.js ${machine.node}, ${machine.nginx}. ` +
-    `The contender on core 0; load and legacy server on core 1. Medians of ${machine.rounds} rounds of ${machine.seconds} s.\n\n![calls a second](results.svg)\n`];
+    `The contender on core 0; load and legacy server on core 1. Medians of ${machine.rounds} rounds of ${machine.seconds} s. ` +
+    `Load average before the run: ${machine.load.toFixed(2)}; above 0.5 others took part, and only ratios within a table say anything.\n\n![calls a second](results.svg)\n`];
   if (of('plain').length) parts.push('### 1. Plain calls\n\n' + competition(of('plain')));
   if (of('rounds').length) parts.push('### 2. Round trips\n\n' + competition(of('rounds')));
   if (of('sizes').length) parts.push('### 3. Large results\n\n' + competition(of('sizes')));
