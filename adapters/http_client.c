@@ -17,6 +17,8 @@ struct http_client {
 	struct event *timer; /* libcurl's */
 	struct event *turn;  /* hands over what came, outside of libcurl */
 	struct transfer_list transfers;
+	long transfer_count;
+	struct transfer_list ready; /* with something to hand over: thousands may only wait */
 };
 
 /* A socket that libcurl wants watched. */
@@ -26,7 +28,7 @@ struct watch {
 };
 
 struct http_transfer {
-	TAILQ_ENTRY(http_transfer) link;
+	TAILQ_ENTRY(http_transfer) link, ready_link;
 	struct http_client *client;
 	CURL *easy;
 	struct curl_slist *headers;
@@ -34,7 +36,7 @@ struct http_transfer {
 	struct http_handlers handlers;
 	void *arg;
 	char session_id[512], challenge[1024];
-	bool head_told, paused, done, cancelled;
+	bool ready, head_told, paused, done, cancelled;
 	CURLcode result;
 	struct buf waiting; /* received, not yet handed over */
 	char fault[CURL_ERROR_SIZE];
@@ -43,6 +45,21 @@ struct http_transfer {
 static void schedule(struct http_client *client)
 {
 	event_active(client->turn, EV_TIMEOUT, 0);
+}
+
+static void set_ready(struct http_transfer *transfer)
+{
+	if (!transfer->ready)
+		TAILQ_INSERT_TAIL(&transfer->client->ready, transfer, ready_link);
+	transfer->ready = true;
+	schedule(transfer->client);
+}
+
+static void unset_ready(struct http_transfer *transfer)
+{
+	if (transfer->ready)
+		TAILQ_REMOVE(&transfer->client->ready, transfer, ready_link);
+	transfer->ready = false;
 }
 
 /* libcurl's callbacks: they only collect. */
@@ -75,7 +92,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *arg)
 	take_header(line, "www-authenticate:", transfer->challenge, sizeof(transfer->challenge));
 	/* The empty line: the head is complete, also where no body follows for a long time. */
 	if (len == 2 && memcmp(bytes, "\r\n", 2) == 0)
-		schedule(transfer->client);
+		set_ready(transfer);
 	return len;
 }
 
@@ -89,17 +106,28 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
 		return CURL_WRITEFUNC_PAUSE;
 	}
 	buf_add(&transfer->waiting, bytes, size * count);
-	schedule(transfer->client);
+	set_ready(transfer);
 	return buf_ok(&transfer->waiting) ? size * count : 0;
 }
 
 /* Handing over. */
 
+/* libcurl counts the connections in use too: were they not allowed for, many open streams would let it close every
+ * connection after one request, and look through all of them each time. */
+static void count_transfers(struct http_client *client, int change)
+{
+	client->transfer_count += change;
+	curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, client->transfer_count + IDLE_CONNECTIONS);
+}
+
 static void transfer_free(struct http_transfer *transfer)
 {
-	TAILQ_REMOVE(&transfer->client->transfers, transfer, link);
-	curl_multi_remove_handle(transfer->client->multi, transfer->easy);
+	struct http_client *client = transfer->client;
+	unset_ready(transfer);
+	TAILQ_REMOVE(&client->transfers, transfer, link);
+	curl_multi_remove_handle(client->multi, transfer->easy);
 	curl_easy_cleanup(transfer->easy);
+	count_transfers(client, -1);
 	curl_slist_free_all(transfer->headers);
 	buf_free(&transfer->body);
 	buf_free(&transfer->waiting);
@@ -154,28 +182,38 @@ static void collect_finished(struct http_client *client)
 		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&transfer);
 		transfer->done = true;
 		transfer->result = message->data.result;
+		set_ready(transfer);
 	}
 }
 
-/* Every transfer in turn; any of them may be cancelled, and new ones may come, within the handlers. */
+static void hand_over(struct http_transfer *transfer)
+{
+	if (!transfer->cancelled)
+		tell_head(transfer);
+	if (!transfer->cancelled && transfer->waiting.len)
+		tell_data(transfer);
+	if (!transfer->cancelled && transfer->done && !transfer->paused && !transfer->waiting.len)
+		tell_done(transfer);
+	if (transfer->cancelled)
+		transfer_free(transfer);
+}
+
+/* Those that are ready now; any of them may be cancelled, and new ones may come, within the handlers. Those that become
+ * ready meanwhile stand behind the last one, and have the next turn. */
 static void on_turn(evutil_socket_t fd, short what, void *arg)
 {
 	struct http_client *client = arg;
 	(void)fd;
 	(void)what;
 	collect_finished(client);
-	struct http_transfer *transfer = TAILQ_FIRST(&client->transfers);
-	while (transfer) {
-		if (!transfer->cancelled)
-			tell_head(transfer);
-		if (!transfer->cancelled && transfer->waiting.len)
-			tell_data(transfer);
-		if (!transfer->cancelled && transfer->done && !transfer->paused && !transfer->waiting.len)
-			tell_done(transfer);
-		struct http_transfer *next = TAILQ_NEXT(transfer, link);
-		if (transfer->cancelled)
-			transfer_free(transfer);
-		transfer = next;
+	const struct http_transfer *last = TAILQ_LAST(&client->ready, transfer_list);
+	struct http_transfer *transfer;
+	bool more = last != NULL;
+	while (more) {
+		transfer = TAILQ_FIRST(&client->ready);
+		more = transfer != last;
+		unset_ready(transfer);
+		hand_over(transfer);
 	}
 }
 
@@ -246,6 +284,7 @@ struct http_client *http_client_new(struct event_base *base, const struct http_t
 	client->base = base;
 	client->target = *target;
 	TAILQ_INIT(&client->transfers);
+	TAILQ_INIT(&client->ready);
 	client->multi = curl_multi_init();
 	client->timer = event_new(base, -1, 0, on_timeout, client);
 	client->turn = event_new(base, -1, 0, on_turn, client);
@@ -258,7 +297,7 @@ struct http_client *http_client_new(struct event_base *base, const struct http_t
 	curl_multi_setopt(client->multi, CURLMOPT_SOCKETDATA, client);
 	curl_multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, set_timer);
 	curl_multi_setopt(client->multi, CURLMOPT_TIMERDATA, client);
-	curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, (long)IDLE_CONNECTIONS);
+	count_transfers(client, 0);
 	return client;
 }
 
@@ -353,6 +392,7 @@ struct http_transfer *http_transfer_start(
 		transfer->body = buf_take(request->body);
 	transfer->easy = curl_easy_init();
 	TAILQ_INSERT_TAIL(&client->transfers, transfer, link);
+	count_transfers(client, 1);
 	if (!transfer->easy || !set_headers(transfer, request->headers) || !set_options(transfer, request) ||
 		curl_multi_add_handle(client->multi, transfer->easy) != CURLM_OK) {
 		transfer_free(transfer);
@@ -364,5 +404,5 @@ struct http_transfer *http_transfer_start(
 void http_transfer_cancel(struct http_transfer *transfer)
 {
 	transfer->cancelled = true;
-	schedule(transfer->client);
+	set_ready(transfer);
 }

@@ -306,9 +306,10 @@ int post_start(struct upstream *upstream, enum upstream_kind kind, uint64_t requ
 void post_forget(struct upstream *upstream, uint64_t request_id)
 {
 	struct post *post;
-	TAILQ_FOREACH (post, &upstream->posts, link)
-		if (post->request_id == request_id && post->kind == UPSTREAM_REQUEST)
-			break;
+	/* Old ones are parked calls; mostly it is a young one that ends. */
+	TAILQ_FOREACH_REVERSE(post, &upstream->posts, post_list, link)
+	if (post->request_id == request_id && post->kind == UPSTREAM_REQUEST)
+		break;
 	if (!post)
 		return;
 	post->answered = true;

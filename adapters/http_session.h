@@ -79,7 +79,7 @@ struct upstream {
 	bool establishing; /* the core waits for session_on_established() */
 	bool initialized_sent;
 	size_t unsent_bytes;
-	TAILQ_HEAD(, post) posts;
+	TAILQ_HEAD(post_list, post) posts; /* the newest last */
 	struct stream stream;
 };
 

@@ -190,29 +190,51 @@ void client_gone(struct proxy *proxy, struct client *client)
 
 /* The checks, in the order in which a client needs to hear of them. */
 
-/* Takes a member that must occur at most once; which of two counts would be a guess. */
-static bool take(struct refusal *refusal, struct span object, const struct json_index *index, const char *key,
-	struct span *value)
+/* A member that must occur at most once; which of two counts would be a guess. */
+struct field {
+	const char *key;
+	struct span *value;
+};
+
+/* Takes all fields in one walk: a message has a dozen, and each is looked for in every request. */
+static bool take(struct refusal *refusal, struct span object, const struct json_index *index,
+	const struct field *fields, size_t count)
 {
-	*value = (struct span){0};
-	if (json_get(object, index, key, value) > 1)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS, "%s occurs twice", key);
+	struct json_walk walk = {0};
+	struct json_member member;
+	for (size_t i = 0; i < count; i++)
+		*fields[i].value = (struct span){0};
+	if (json_type(object) == JSON_OBJECT)
+		walk = json_walk(object, index);
+	while (json_next_member(&walk, &member))
+		for (size_t i = 0; i < count; i++) {
+			if (!json_key_is(member.key, fields[i].key))
+				continue;
+			if (fields[i].value->ptr)
+				return refuse(refusal, 400, RPC_INVALID_PARAMS, "%s occurs twice", fields[i].key);
+			*fields[i].value = member.value;
+			break;
+		}
 	return true;
 }
 
 static bool check_meta(struct refusal *refusal, struct request *request, struct span *version)
 {
 	struct span meta, level;
-	if (!take(refusal, request->params, request->index, "_meta", &meta))
+	const struct field outer = {"_meta", &meta};
+	const struct field fields[] = {
+		{"io.modelcontextprotocol/protocolVersion", version},
+		{"io.modelcontextprotocol/clientCapabilities", &request->capabilities},
+		{"io.modelcontextprotocol/clientInfo", &request->client_info},
+		{"progressToken", &request->progress_token},
+		{"traceparent", &request->trace_parent},
+		{"io.modelcontextprotocol/logLevel", &level},
+	};
+	if (!take(refusal, request->params, request->index, &outer, 1))
 		return false;
 	if (!meta.ptr || json_type(meta) != JSON_OBJECT)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params._meta is missing");
-	if (!take(refusal, meta, NULL, "io.modelcontextprotocol/protocolVersion", version) ||
-		!take(refusal, meta, NULL, "io.modelcontextprotocol/clientCapabilities", &request->capabilities) ||
-		!take(refusal, meta, NULL, "io.modelcontextprotocol/clientInfo", &request->client_info) ||
-		!take(refusal, meta, NULL, "progressToken", &request->progress_token) ||
-		!take(refusal, meta, NULL, "traceparent", &request->trace_parent) ||
-		!take(refusal, meta, NULL, "io.modelcontextprotocol/logLevel", &level))
+	if (!take(refusal, meta, NULL, fields, sizeof(fields) / sizeof(fields[0])))
 		return false;
 	if (!version->ptr || json_type(*version) != JSON_STRING)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS,
@@ -286,7 +308,8 @@ static bool check_name(struct refusal *refusal, struct request *request, const s
 	const char *member = request->method->name_member;
 	if (!member)
 		return true;
-	if (!take(refusal, request->params, request->index, member, &request->name))
+	const struct field name = {member, &request->name};
+	if (!take(refusal, request->params, request->index, &name, 1))
 		return false;
 	if (!request->name.ptr || json_type(request->name) != JSON_STRING)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.%s is not a string", member);
@@ -295,8 +318,11 @@ static bool check_name(struct refusal *refusal, struct request *request, const s
 
 static bool check_retry(struct refusal *refusal, struct request *request)
 {
-	if (!take(refusal, request->params, request->index, "requestState", &request->request_state) ||
-		!take(refusal, request->params, request->index, "inputResponses", &request->input_responses))
+	const struct field fields[] = {
+		{"requestState", &request->request_state},
+		{"inputResponses", &request->input_responses},
+	};
+	if (!take(refusal, request->params, request->index, fields, sizeof(fields) / sizeof(fields[0])))
 		return false;
 	if (request->request_state.ptr && json_type(request->request_state) != JSON_STRING)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.requestState is not a string");

@@ -585,6 +585,8 @@ bool json_key_is(struct span key, const char *text)
 		return false;
 	if (key.len == len)
 		return span_equal(key, (struct span){text, len}) && !memchr(text, '\\', len);
+	if (!memchr(key.ptr, '\\', key.len))
+		return false;
 	const char *at = key.ptr;
 	const char *end = key.ptr + key.len;
 	const char *text_end = text + len;

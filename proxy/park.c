@@ -228,7 +228,7 @@ static bool answer_ahead(struct call *call, struct input *input)
 void call_on_server_request(struct call *call, struct server_request *request)
 {
 	request->call = call;
-	request->state = SERVER_REQUEST_ASSIGNED;
+	server_request_set_state(request, SERVER_REQUEST_ASSIGNED);
 	struct input *input = call_add_input(call, &request->need, request);
 	if (!input) {
 		server_request_fail_closed(request, "out of memory");

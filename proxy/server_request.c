@@ -50,8 +50,16 @@ static struct server_request *server_request_new(
 	}
 	TAILQ_INSERT_TAIL(&session->server_requests, request, link);
 	session->server_request_count++;
+	session->held_count++;
 	session->proxy->counts.server_requests++;
 	return request;
+}
+
+void server_request_set_state(struct server_request *request, enum server_request_state state)
+{
+	request->session->held_count -= request->state == SERVER_REQUEST_HELD;
+	request->session->held_count += state == SERVER_REQUEST_HELD;
+	request->state = state;
 }
 
 static void server_request_end(struct server_request *request)
@@ -60,6 +68,7 @@ static void server_request_end(struct server_request *request)
 	struct proxy *proxy = session->proxy;
 	if (request->state == SERVER_REQUEST_ORPHAN)
 		session->orphan_roots--;
+	session->held_count -= request->state == SERVER_REQUEST_HELD;
 	timer_cancel(&proxy->timers, &request->hold);
 	TAILQ_REMOVE(&session->server_requests, request, link);
 	session->server_request_count--;
@@ -122,7 +131,7 @@ void server_request_orphan(struct server_request *request)
 	}
 	if (request->state != SERVER_REQUEST_ORPHAN)
 		request->session->orphan_roots++;
-	request->state = SERVER_REQUEST_ORPHAN;
+	server_request_set_state(request, SERVER_REQUEST_ORPHAN);
 	session_log(
 		request->session, LOG_DEBUG, "roots-wanted", "the next call of a client with roots will ask for them");
 }
@@ -269,7 +278,7 @@ void server_request_withdraw(struct session *session, struct span id)
 void server_requests_reconsider(struct session *session)
 {
 	struct server_request *request = TAILQ_FIRST(&session->server_requests);
-	while (request) {
+	while (request && session->held_count) {
 		struct server_request *next = TAILQ_NEXT(request, link);
 		struct call *call;
 		if (request->state == SERVER_REQUEST_HELD && attribute(request, &call) != ATTRIBUTION_UNSURE) {

@@ -43,6 +43,8 @@ void server_request_orphan(struct server_request *request);
 void server_request_fail_closed(struct server_request *request, const char *reason);
 /* The server took the request with this id back. */
 void server_request_withdraw(struct session *session, struct span id);
+/* The one place where a request changes its state: what the session counts follows. */
+void server_request_set_state(struct server_request *request, enum server_request_state state);
 /* A call of the session has ended or stopped running: requests in doubt may now be certain. */
 void server_requests_reconsider(struct session *session);
 /* Answers every roots/list that belongs to no call. */

@@ -62,6 +62,7 @@ struct session {
 	unsigned waiting_count;
 	TAILQ_HEAD(, server_request) server_requests;
 	unsigned server_request_count;
+	unsigned held_count; /* of them, those whose call is not certain yet */
 	uint64_t server_requests_ever;
 	unsigned orphan_roots; /* of them, roots/list that belongs to no call */
 	bool roots_given_up;   /* the server gave up on such a request: it must be made to ask again */
