@@ -33,6 +33,10 @@ static bool is_private(int fd, const char *path, struct error *error)
 		error_set(error, ERROR_SYSTEM, "key file %s: %s", path, strerror(errno));
 		return false;
 	}
+	if (!S_ISREG(stat.st_mode)) {
+		error_set(error, ERROR_REFUSED, "key file %s is not a regular file", path);
+		return false;
+	}
 	if ((stat.st_mode & 027) == 0)
 		return true;
 	error_set(error, ERROR_REFUSED, "key file %s is open to others (mode %04o): chmod 600 it", path,
@@ -44,7 +48,8 @@ struct keyring *key_file_load(const char *path, struct error *error)
 {
 	char content[FILE_BYTES];
 	struct keyring *keys = NULL;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	/* A FIFO in its place must not hold up the start, nor the event loop at a reload. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0) {
 		error_set(error, ERROR_SYSTEM, "key file %s: %s", path, strerror(errno));
 		return NULL;

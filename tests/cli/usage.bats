@@ -108,6 +108,14 @@ valet() {
 	[ -z "$output$stderr" ]
 }
 
+@test "a FIFO in place of the key file is refused at once" {
+	mkfifo -m 600 "$BATS_TEST_TMPDIR/keys"
+	run timeout 5 "$MCP_VALET" --key-file "$BATS_TEST_TMPDIR/keys" -- cat </dev/null
+	[ "$status" -ne 124 ]
+	[ "$status" -ne 0 ]
+	[[ "$output" == *"not a regular file"* ]]
+}
+
 @test "a key file that others can read is refused, whoever they are" {
 	keys=$BATS_TEST_TMPDIR/keys
 	"$MCP_VALET" keygen >"$keys"
