@@ -52,7 +52,7 @@ ${count('server')} with faults that are the server's own, ${count('differs')} th
 client (2026-07-28) behind mcp-valet, and through the same steps by the client's legacy mode without it.
 
 The revision is the one that mcp-valet negotiated with the server. Numbers are tools/prompts/resources/templates.
-Besides the call, the first prompt is got and the first resource is read. \`isError\` is the server's own word about a call made of sample arguments,
+Besides the call, the first prompt whose name does not speak of acting is got and the first resource is read. \`isError\` is the server's own word about a call made of sample arguments,
 without keys.
 
 ${table(['server', 'version', 'SDK', 'revision', 'numbers', 'call', 'listen', 'asked', 'outcome', 'what failed'], rows)}

@@ -127,7 +127,8 @@ export async function walk(command, options) {
       return result.isError ? 'ok (isError)' : 'ok';
     });
   }
-  const prompt = found.prompts?.[0];
+  /* There are prompts that act: one of them runs a command. */
+  const prompt = found.prompts?.find(({ name }) => !acts.test(name));
   if (prompt) {
     await step(`prompts/get ${prompt.name}`, async () => {
       const wanted = (prompt.arguments ?? []).filter(one => one.required).map(one => [one.name, 'example']);
