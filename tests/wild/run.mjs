@@ -87,7 +87,7 @@ async function sweep(server) {
         (record.rounds ??= []).push({ tool: ask.tool, kind, valet: behindIt, direct: directly });
       }
     }
-    return record;
+    return JSON.parse(JSON.stringify(record).replaceAll(dir, '{work}'));
   } catch (error) {
     return { ...record, skipped: error.message };
   } finally {
