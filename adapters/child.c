@@ -20,7 +20,8 @@ enum {
 	LINES_A_TURN = 64, /* of one child, before others have their turn */
 	DRAIN_READS = 8,   /* after the exit; more than a pipe holds */
 	NOISE_LINES_A_SECOND = 5,
-	BROKEN_WAIT_MS = 250, /* between the end of a pipe and the exit that mostly follows */
+	BROKEN_WAIT_MS = 250,	 /* between the end of a pipe and the exit that mostly follows */
+	SIGNALLED_EXIT_MS = 250, /* to end by itself; clients are known that kill us a second after their signal */
 	FIRST_BACK_OFF_MS = 100,
 };
 
@@ -113,7 +114,10 @@ static void begin_end(struct upstream *child)
 	child->phase = CHILD_CLOSING;
 	if (outbox_bytes(&child->outbox) == 0)
 		close_input(child);
-	set_timer(child, child->owner->policy->deadlines.exit_ms);
+	int64_t wait_ms = child->owner->policy->deadlines.exit_ms;
+	if (loop_is_signalled(child->owner->loop) && wait_ms > SIGNALLED_EXIT_MS)
+		wait_ms = SIGNALLED_EXIT_MS;
+	set_timer(child, wait_ms);
 }
 
 static void note_failed_start(struct child_upstream *children, const char *why)

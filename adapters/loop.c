@@ -28,7 +28,7 @@ struct loop {
 	struct proxy *proxy;
 	const struct loop_parts *parts;
 	int64_t due_ms; /* what `due` is armed for */
-	bool stopping, killed;
+	bool stopping, signalled, killed;
 };
 
 /* The real world. */
@@ -132,10 +132,16 @@ static void on_signal(evutil_socket_t signal, short what UNUSED, void *arg)
 	}
 	snprintf(why, sizeof(why), "%s signal %s", loop->stopping ? "second" : "received",
 		signal == SIGTERM ? "TERM" : "INT");
+	loop->signalled = true;
 	if (loop->stopping)
 		end_at_once(loop, why);
 	else
 		loop_stop(loop, why);
+}
+
+bool loop_is_signalled(const struct loop *loop)
+{
+	return loop->signalled;
 }
 
 static void on_due(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)

@@ -145,6 +145,19 @@ server_pid() {
 	grep -q 'stop-forced: second signal TERM' "$log"
 }
 
+# An official client sends SIGTERM and, a second later, SIGKILL: what is not ended by then would be left behind.
+@test "a server that stays after its input ends is not left to whoever kills mcp-valet soon after SIGTERM" {
+	policy=$BATS_TEST_TMPDIR/policy.yaml
+	printf 'version: 1\ndeadlines: { exit: 1m }\n' >"$policy"
+	start --policy "$policy" -- sh -c '"$0" demo --server; exec sleep 100' "$MCP_VALET"
+	say 1 tools/list
+	wait_for "$out" '"id":1,"result"'
+	kill -TERM "$pid"
+	sleep 0.9
+	grep -q 'child-exited' "$log"
+	ends 0
+}
+
 @test "a server that dies before the handshake: the client is told its last words" {
 	start -- sh -c 'echo "no licence found" >&2; exit 3'
 	say 1 tools/list
