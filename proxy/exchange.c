@@ -80,6 +80,7 @@ void exchange_respond(struct exchange *exchange, int http_status, struct span bo
 {
 	struct client *client = exchange->client;
 	struct buf message = message_response(span_of(exchange->id), body);
+	exchange->proxy->metrics.client_bytes_out += message.len;
 	exchange_end(exchange);
 	client->ops->respond(client, http_status, &message);
 }
@@ -135,7 +136,8 @@ static void notify(struct exchange *exchange, const char *method, struct span pa
 	add_notification_meta(&message, meta, meta_key, meta_value);
 	buf_add_text(&message, "}}");
 	if (buf_ok(&message))
-		exchange->client->ops->notify(exchange->client, &message);
+		exchange->proxy->metrics.client_bytes_out += message.len;
+	exchange->client->ops->notify(exchange->client, &message);
 	buf_free(&message);
 }
 
@@ -338,11 +340,14 @@ static void start(
 	struct proxy *proxy, struct client *client, const struct message *message, const struct request *request)
 {
 	const struct span none = {0};
+	proxy->metrics.methods[request->method->id]++;
 	if (proxy->shutting_down) {
+		metrics_refused(&proxy->metrics, "shutdown");
 		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "The proxy is shutting down", none);
 		return;
 	}
 	if (proxy->counts.exchanges >= proxy->policy->limits.exchanges) {
+		metrics_refused(&proxy->metrics, "too_many_requests");
 		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "Too many open requests (limits.exchanges)", none);
 		return;
 	}
@@ -391,10 +396,12 @@ static enum received on_request(struct proxy *proxy, struct client *client, cons
 		return RECEIVED_INVALID;
 	}
 	bool accepted = check_request(&refusal, &request, message, headers);
-	if (accepted)
+	if (accepted) {
 		start(proxy, client, message, &request);
-	else
+	} else {
+		metrics_refused(&proxy->metrics, "invalid_request");
 		reject(client, message->id, refusal.http_status, refusal.code, refusal.text, buf_span(&refusal.data));
+	}
 	buf_free(&refusal.data);
 	return accepted ? RECEIVED_REQUEST : RECEIVED_INVALID;
 }
@@ -407,6 +414,7 @@ enum received proxy_receive(
 	struct message message;
 	struct error error = {0};
 	const struct span none = {0};
+	proxy->metrics.client_bytes_in += text.len;
 	if (json_check(text, &value, &index, &error)) {
 		reject(client, none, 400, RPC_PARSE_ERROR, error.text, none);
 		return RECEIVED_INVALID;
