@@ -1,5 +1,6 @@
 #include "adapters/admin.h"
 
+#include "adapters/admin_page.h"
 #include "adapters/http1.h"
 #include "adapters/http_check.h"
 #include "adapters/listener.h"
@@ -35,6 +36,8 @@ struct admin {
 	struct event *pause_timer; /* after running out of descriptors or of places */
 	TAILQ_HEAD(, visitor) visitors;
 	size_t count;
+	struct event *minute;
+	struct history history;
 };
 
 static void visitor_free(struct visitor *visitor)
@@ -55,32 +58,40 @@ static void visitor_free(struct visitor *visitor)
 struct answer {
 	int status;
 	const char *type;
+	bool is_page;
 	struct buf body;
 };
 
-static void show_health(const struct proxy *proxy, struct answer *answer)
+static void show_health(const struct admin *admin, struct answer *answer)
 {
-	(void)proxy;
+	(void)admin;
 	buf_add_text(&answer->body, "ok\n");
 }
 
-static void show_readiness(const struct proxy *proxy, struct answer *answer)
+static void show_readiness(const struct admin *admin, struct answer *answer)
 {
-	const char *why = proxy_unready(proxy);
+	const char *why = proxy_unready(admin->proxy);
 	answer->status = why ? 503 : 200;
 	buf_printf(&answer->body, "%s\n", why ? why : "ready");
 }
 
-static void show_metrics(const struct proxy *proxy, struct answer *answer)
+static void show_metrics(const struct admin *admin, struct answer *answer)
 {
 	answer->type = "text/plain; version=0.0.4; charset=utf-8";
-	proxy_write_metrics(proxy, &answer->body);
+	proxy_write_metrics(admin->proxy, &answer->body);
+}
+
+static void show_page(const struct admin *admin, struct answer *answer)
+{
+	answer->type = "text/html; charset=utf-8";
+	answer->is_page = true;
+	admin_page_write(&answer->body, admin->proxy, &admin->history);
 }
 
 static const struct {
 	const char *path;
-	void (*show)(const struct proxy *proxy, struct answer *answer);
-} pages[] = {{"/healthz", show_health}, {"/readyz", show_readiness}, {"/metrics", show_metrics}};
+	void (*show)(const struct admin *admin, struct answer *answer);
+} pages[] = {{"/healthz", show_health}, {"/readyz", show_readiness}, {"/metrics", show_metrics}, {"/", show_page}};
 
 static void refuse(struct answer *answer, int status, const char *why)
 {
@@ -99,7 +110,7 @@ static void answer_head(const struct admin *admin, const struct http1_head *head
 		if (!span_is(head->path, pages[i].path))
 			continue;
 		if (span_is(head->method, "GET") || span_is(head->method, "HEAD"))
-			pages[i].show(admin->proxy, answer);
+			pages[i].show(admin, answer);
 		else
 			refuse(answer, 405, "Only GET and HEAD are served here");
 		return;
@@ -132,9 +143,15 @@ static bool respond(struct visitor *visitor, struct answer *answer, bool with_bo
 	struct buf head = {0};
 	buf_printf(&head,
 		"HTTP/1.1 %d %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
-		"X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+		"X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
 		answer->status, reason_of(answer->status), answer->status == 405 ? "Allow: GET, HEAD\r\n" : "",
 		answer->type, answer->body.len);
+	if (answer->is_page) {
+		buf_add_text(&head, "Refresh: 5\r\nContent-Security-Policy: ");
+		admin_page_write_policy(&head);
+		buf_add_text(&head, "\r\n");
+	}
+	buf_add_text(&head, "\r\n");
 	bool ok = buf_ok(&answer->body) && outbox_add(&visitor->outbox, &head);
 	buf_free(&head);
 	if (ok && with_body)
@@ -266,9 +283,18 @@ static void on_pause_over(evutil_socket_t fd, short what, void *arg)
 	event_add(admin->accept_event, NULL);
 }
 
+static void on_minute(evutil_socket_t fd, short what, void *arg)
+{
+	struct admin *admin = arg;
+	(void)fd;
+	(void)what;
+	history_take(&admin->history, admin->proxy);
+}
+
 struct admin *admin_new(
 	struct event_base *base, const struct proxy *proxy, const char *address, bool allow_remote, struct error *error)
 {
+	static const struct timeval minute = {60, 0};
 	struct admin *admin = calloc(1, sizeof(*admin));
 	if (!admin) {
 		error_set(error, ERROR_MEMORY, "out of memory");
@@ -281,7 +307,10 @@ struct admin *admin_new(
 	if (listener_open(&admin->listener, address, allow_remote, error) == 0) {
 		admin->accept_event = event_new(base, admin->listener.fd, EV_READ | EV_PERSIST, on_accept, admin);
 		admin->pause_timer = event_new(base, -1, 0, on_pause_over, admin);
-		if (admin->accept_event && admin->pause_timer && event_add(admin->accept_event, NULL) == 0)
+		admin->minute = event_new(base, -1, EV_PERSIST, on_minute, admin);
+		history_take(&admin->history, proxy);
+		if (admin->accept_event && admin->pause_timer && admin->minute &&
+			event_add(admin->accept_event, NULL) == 0 && event_add(admin->minute, &minute) == 0)
 			return admin;
 		error_set(error, ERROR_MEMORY, "out of memory");
 	}
@@ -305,6 +334,8 @@ void admin_free(struct admin *admin)
 		event_free(admin->accept_event);
 	if (admin->pause_timer)
 		event_free(admin->pause_timer);
+	if (admin->minute)
+		event_free(admin->minute);
 	listener_close(&admin->listener);
 	free(admin);
 }

@@ -1,5 +1,6 @@
 /* The admin endpoint: a small HTTP server on a listener of its own, for operators and their tools.
  *
+ *   /          a page for people (admin_page.h)
  *   /healthz   200 as long as the event loop lives
  *   /readyz    200, or 503 with the reason why new calls are not likely to succeed
  *   /metrics   the counters, as text for Prometheus

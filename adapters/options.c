@@ -16,7 +16,7 @@ static const char usage[] =
 	"  --listen ADDR        serve Streamable HTTP: 127.0.0.1:8080, [::1]:8080, unix:/path (default: stdio)\n"
 	"  --path PATH          path of the MCP endpoint (default: /mcp)\n"
 	"  --allow-remote       let --listen and --admin take addresses that others can reach\n"
-	"  --admin ADDR         serve /healthz, /readyz and /metrics there; never on the MCP port (default: off)\n"
+	"  --admin ADDR         serve a status page, /healthz, /readyz and /metrics there (default: off)\n"
 	"  --upstream URL       http://…, https://… or unix:/path/of/socket:/endpoint\n"
 	"  --upstream-ca FILE   certificates that an https server may be signed by (default: the system's)\n"
 	"  --policy FILE        limits, deadlines and rules\n"

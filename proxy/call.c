@@ -167,7 +167,7 @@ static void start_named(struct exchange *exchange, const struct request *request
 	if (!session) {
 		bool discover = call->method->id == METHOD_DISCOVER;
 		call_free(&call->grave);
-		metrics_refused(&exchange->proxy->metrics, "unavailable");
+		metrics_refused(&exchange->proxy->metrics, "unavailable", proxy_now(exchange->proxy));
 		exchange_fail(
 			exchange, discover ? 503 : 200, RPC_INTERNAL_ERROR, error.text, "{\"reason\":\"unavailable\"}");
 		return;
@@ -375,7 +375,7 @@ void call_end(struct call *call, enum call_end how, const char *reason, struct b
 		reason);
 	call->row->ends[how]++;
 	if (how == CALL_END_REFUSED)
-		metrics_refused(&call->proxy->metrics, reason);
+		metrics_refused(&call->proxy->metrics, reason, proxy_now(call->proxy));
 	buf_free(&call->outcome);
 	call->delivered = false;
 	if (body)

@@ -342,12 +342,12 @@ static void start(
 	const struct span none = {0};
 	proxy->metrics.methods[request->method->id]++;
 	if (proxy->shutting_down) {
-		metrics_refused(&proxy->metrics, "shutdown");
+		metrics_refused(&proxy->metrics, "shutdown", proxy_now(proxy));
 		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "The proxy is shutting down", none);
 		return;
 	}
 	if (proxy->counts.exchanges >= proxy->policy->limits.exchanges) {
-		metrics_refused(&proxy->metrics, "too_many_requests");
+		metrics_refused(&proxy->metrics, "too_many_requests", proxy_now(proxy));
 		reject(client, message->id, 503, RPC_INTERNAL_ERROR, "Too many open requests (limits.exchanges)", none);
 		return;
 	}
@@ -399,7 +399,7 @@ static enum received on_request(struct proxy *proxy, struct client *client, cons
 	if (accepted) {
 		start(proxy, client, message, &request);
 	} else {
-		metrics_refused(&proxy->metrics, "invalid_request");
+		metrics_refused(&proxy->metrics, "invalid_request", proxy_now(proxy));
 		reject(client, message->id, refusal.http_status, refusal.code, refusal.text, buf_span(&refusal.data));
 	}
 	buf_free(&refusal.data);

@@ -66,13 +66,14 @@ struct metrics_row *metrics_row(struct metrics *metrics, const struct method *me
 	return row ? row : &metrics->other;
 }
 
-void metrics_refused(struct metrics *metrics, const char *reason)
+void metrics_refused(struct metrics *metrics, const char *reason, int64_t now_ms)
 {
 	size_t i = 0;
 	while (i < METRICS_REASONS - 1 && metrics->reasons[i].reason && strcmp(metrics->reasons[i].reason, reason) != 0)
 		i++;
 	metrics->reasons[i].reason = i < METRICS_REASONS - 1 ? reason : "other";
 	metrics->reasons[i].count++;
+	metrics->reasons[i].last_ms = now_ms;
 }
 
 void metrics_waited(struct metrics *metrics, int64_t wait_ms)

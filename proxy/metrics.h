@@ -48,6 +48,7 @@ struct metrics {
 	struct {
 		const char *reason;
 		uint64_t count;
+		int64_t last_ms; /* the newest one, monotonic clock */
 	} reasons[METRICS_REASONS];
 	uint64_t parked, held, ambiguous;
 	uint64_t sessions_lost, handshakes_repeated;
@@ -62,7 +63,7 @@ void metrics_free(struct metrics *metrics);
  * a secret. `name` may be NULL. */
 struct metrics_row *metrics_row(struct metrics *metrics, const struct method *method, const char *name);
 /* Counts a refusal. `reason` is a literal. */
-void metrics_refused(struct metrics *metrics, const char *reason);
+void metrics_refused(struct metrics *metrics, const char *reason, int64_t now_ms);
 /* A call is over that waited so long in the proxy. */
 void metrics_waited(struct metrics *metrics, int64_t wait_ms);
 

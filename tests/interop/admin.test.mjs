@@ -2,36 +2,11 @@
 // nothing that was said is in them.
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import http from 'node:http';
 import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
-import { serve, fixture, scratch, until, call, retry, answerAll, ask, sleep } from './valet.mjs';
+import { watched } from './watch.mjs';
+import { fixture, until, call, retry, answerAll, ask, sleep } from './valet.mjs';
 
 const asker = ['node', fixture('asker.mjs')];
-
-function get(socketPath, path, method = 'GET') {
-  return new Promise((resolve, reject) => {
-    http.request({ socketPath, path, method, agent: false }, response => {
-      let text = '';
-      response.setEncoding('utf8');
-      response.on('data', data => { text += data; });
-      response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, text }));
-    }).on('error', reject).end();
-  });
-}
-
-// mcp-valet with an admin endpoint on a Unix socket. `valet.metrics()` gives the samples by name and labels.
-async function watched(t, command, options = {}) {
-  const socket = join(scratch(t), 'admin');
-  const valet = await serve(t, command, { ...options, args: ['--admin', `unix:${socket}`, ...(options.args ?? [])] });
-  valet.admin = (path, method) => get(socket, path, method);
-  valet.metrics = async () => {
-    const { text } = await valet.admin('/metrics');
-    return Object.fromEntries(text.split('\n').filter(line => line && !line.startsWith('#'))
-      .map(line => [line.slice('mcp_valet_'.length, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]));
-  };
-  return valet;
-}
 
 const label = (name, ...more) => `{subject="tool",name="${name}"${more.map(([key, value]) => `,${key}="${value}"`).join('')}}`;
 

@@ -67,9 +67,10 @@ static void reasons_are_bounded(void **state)
 	struct metrics metrics = {0};
 	for (int i = 0; i < METRICS_REASONS + 10; i++) {
 		snprintf(names[i], sizeof(names[i]), "reason-%d", i);
-		metrics_refused(&metrics, names[i]);
+		metrics_refused(&metrics, names[i], i);
 	}
-	metrics_refused(&metrics, "reason-3");
+	metrics_refused(&metrics, "reason-3", 500);
+	assert_int_equal(metrics.reasons[3].last_ms, 500);
 	assert_int_equal(metrics.reasons[3].count, 2);
 	assert_string_equal(metrics.reasons[METRICS_REASONS - 1].reason, "other");
 	assert_int_equal(metrics.reasons[METRICS_REASONS - 1].count, 11);
