@@ -22,7 +22,7 @@ static struct span host_of(struct span authority)
 	return end ? (struct span){authority.ptr, (size_t)(end - authority.ptr)} : authority;
 }
 
-static bool names_this_machine(struct span authority)
+bool http_names_this_machine(struct span authority)
 {
 	struct span host = host_of(authority);
 	return is_text(host, "localhost") || is_text(host, "127.0.0.1") || is_text(host, "[::1]");
@@ -118,7 +118,7 @@ int http_check_head(const struct http1_head *head, const char *path, bool is_loo
 	if (!is_session && !span_is(head->method, "POST"))
 		return 405;
 	*fault = "The Host header names another machine";
-	if (is_loopback && head->authority.ptr && !names_this_machine(head->authority))
+	if (is_loopback && head->authority.ptr && !http_names_this_machine(head->authority))
 		return 403;
 	*fault = "Requests from this origin are not allowed";
 	if (http1_field(head, "origin", &value) && !origin_allowed(value, head, is_loopback, policy))

@@ -17,4 +17,7 @@ bool http_accepts(struct span accept, const char *type, const char *subtype);
 /* The principal of a request, by the policy's `principal`: a hash, never the secret itself. */
 void http_principal(const struct http1_head *head, const struct policy *policy, uint8_t out[32]);
 
+/* Whether host[:port] is this machine's loopback, by name or by number. */
+bool http_names_this_machine(struct span authority);
+
 #endif

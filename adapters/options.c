@@ -15,7 +15,8 @@ static const char usage[] =
 	"\n"
 	"  --listen ADDR        serve Streamable HTTP: 127.0.0.1:8080, [::1]:8080, unix:/path (default: stdio)\n"
 	"  --path PATH          path of the MCP endpoint (default: /mcp)\n"
-	"  --allow-remote       let --listen take addresses that others can reach\n"
+	"  --allow-remote       let --listen and --admin take addresses that others can reach\n"
+	"  --admin ADDR         serve a status page, /healthz, /readyz and /metrics there (default: off)\n"
 	"  --upstream URL       http://…, https://… or unix:/path/of/socket:/endpoint\n"
 	"  --upstream-ca FILE   certificates that an https server may be signed by (default: the system's)\n"
 	"  --policy FILE        limits, deadlines and rules\n"
@@ -28,6 +29,7 @@ enum option_key {
 	OPTION_LISTEN = 256,
 	OPTION_PATH,
 	OPTION_ALLOW_REMOTE,
+	OPTION_ADMIN,
 	OPTION_POLICY,
 	OPTION_KEY_FILE,
 	OPTION_UPSTREAM,
@@ -42,6 +44,7 @@ static const struct option serve_options[] = {
 	{"listen", required_argument, NULL, OPTION_LISTEN},
 	{"path", required_argument, NULL, OPTION_PATH},
 	{"allow-remote", no_argument, NULL, OPTION_ALLOW_REMOTE},
+	{"admin", required_argument, NULL, OPTION_ADMIN},
 	{"policy", required_argument, NULL, OPTION_POLICY},
 	{"key-file", required_argument, NULL, OPTION_KEY_FILE},
 	{"upstream", required_argument, NULL, OPTION_UPSTREAM},
@@ -83,6 +86,9 @@ static int take_option(struct options *options, int key, char *const argv[], str
 		return 0;
 	case OPTION_ALLOW_REMOTE:
 		options->allow_remote = true;
+		return 0;
+	case OPTION_ADMIN:
+		options->admin = optarg;
 		return 0;
 	case OPTION_POLICY:
 		options->policy = optarg;
@@ -157,8 +163,10 @@ static int parse_serve(struct options *options, int argc, char **argv, struct er
 	if (optind == argc && !options->upstream)
 		return error_set(
 			error, ERROR_SYNTAX, "the command of the server is missing: mcp-valet [OPTIONS] -- COMMAND");
-	if (!options->listen && (options->allow_remote || options->path != default_path))
-		return error_set(error, ERROR_SYNTAX, "--path and --allow-remote need --listen");
+	if (!options->listen && options->path != default_path)
+		return error_set(error, ERROR_SYNTAX, "--path needs --listen");
+	if (!options->listen && !options->admin && options->allow_remote)
+		return error_set(error, ERROR_SYNTAX, "--allow-remote needs --listen or --admin");
 	options->argc = argc - optind;
 	options->argv = argv + optind;
 	return 0;

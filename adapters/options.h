@@ -24,6 +24,7 @@ struct options {
 	const char *listen; /* NULL: stdio */
 	const char *path;   /* the MCP endpoint's, "/mcp" by default */
 	bool allow_remote;
+	const char *admin;	 /* NULL: no admin endpoint */
 	const char *policy;	 /* the policy file: serve (NULL: none), check-policy, explain (NULL: the defaults) */
 	const char *key_file;	 /* NULL: a random key */
 	const char *upstream;	 /* URL of a server that runs already; NULL: argv is started */

@@ -99,6 +99,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->method = request->method;
 	call->policy = policy_ref(proxy->policy);
 	call->rule = policy_rule(call->policy, call->method->subject, name ? name : "");
+	call->row = metrics_row(&proxy->metrics, call->method, name);
 	call->budget_ms = call->method->may_ask ? call->rule->call_ms : call->policy->deadlines.request_ms;
 	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
 	make_hash(call);
@@ -166,6 +167,7 @@ static void start_named(struct exchange *exchange, const struct request *request
 	if (!session) {
 		bool discover = call->method->id == METHOD_DISCOVER;
 		call_free(&call->grave);
+		metrics_refused(&exchange->proxy->metrics, "unavailable", proxy_now(exchange->proxy));
 		exchange_fail(
 			exchange, discover ? 503 : 200, RPC_INTERNAL_ERROR, error.text, "{\"reason\":\"unavailable\"}");
 		return;
@@ -259,6 +261,19 @@ static void count_state(struct call *call, int change)
 		call->proxy->kept_count += (unsigned)change;
 }
 
+/* Whose time the state that is left was: the proxy's, or people's. */
+static void count_time(struct call *call, enum call_state next, int64_t now)
+{
+	int64_t spent_ms = now - call->entered_ms;
+	if (call->state == CALL_WAITING || call->state == CALL_GATHERING || call->state == CALL_RESUMING)
+		call->waited_ms += spent_ms;
+	if (call->state == CALL_PARKED && (next == CALL_RESUMING || next == CALL_WAITING)) {
+		call->row->people_ms += (uint64_t)spent_ms;
+		call->row->people_count++;
+	}
+	call->entered_ms = now;
+}
+
 static void enter_dead(struct call *call)
 {
 	struct proxy *proxy = call->proxy;
@@ -276,6 +291,7 @@ void call_set_state(struct call *call, enum call_state state)
 	if (list)
 		TAILQ_REMOVE(list, call, link);
 	count_state(call, -1);
+	count_time(call, state, now);
 	if (runs(call->state) && !runs(state))
 		call->budget_ms -= now - call->running_since_ms;
 	if (state == CALL_RUNNING && !runs(call->state))
@@ -357,6 +373,9 @@ void call_end(struct call *call, enum call_end how, const char *reason, struct b
 		"call-finished", "call-refused", "call-cancelled", "call-abandoned", "call-lost"};
 	call_log(call, how == CALL_END_ANSWERED || how == CALL_END_CANCELLED ? LOG_DEBUG : LOG_INFO, events[how], "%s",
 		reason);
+	call->row->ends[how]++;
+	if (how == CALL_END_REFUSED)
+		metrics_refused(&call->proxy->metrics, reason, proxy_now(call->proxy));
 	buf_free(&call->outcome);
 	call->delivered = false;
 	if (body)
@@ -368,6 +387,7 @@ void call_end(struct call *call, enum call_end how, const char *reason, struct b
 		call_deliver(call, result_http_status(call->method, call->policy, message_body(&call->outcome)));
 	if (call->outcome.failed)
 		buf_free(&call->outcome);
+	metrics_waited(&call->proxy->metrics, call->waited_ms);
 	/* A call whose stream broke while its session lives is as good as cancelled: the server may still be at work. */
 	bool over = how == CALL_END_ANSWERED || (how == CALL_END_LOST && call->session->state == SESSION_DEAD);
 	if (over)

@@ -66,9 +66,10 @@ struct call {
 	const struct method *method;
 	struct policy *policy; /* a reference: the rule outlives a reload */
 	const struct policy_rule *rule;
-	char *subject; /* for logs, such as "tools/call report" */
-	char *trace;   /* W3C trace id, or NULL */
-	char hash[17]; /* for logs */
+	struct metrics_row *row; /* where it is counted */
+	char *subject;		 /* for logs, such as "tools/call report" */
+	char *trace;		 /* W3C trace id, or NULL */
+	char hash[17];		 /* for logs */
 	uint8_t id[CALL_ID_BYTES];
 	uint8_t principal[PRINCIPAL_BYTES];
 	uint8_t digest[DIGEST_BYTES]; /* of the request */
@@ -80,6 +81,8 @@ struct call {
 	bool sent;	      /* the server owes an answer: it is in session->requests */
 	int64_t budget_ms;    /* what is left of the server's time; stands still while people think */
 	int64_t running_since_ms;
+	int64_t entered_ms; /* its state */
+	int64_t waited_ms;  /* in the proxy, neither for the server nor for people */
 
 	bool reissue;		/* the server answered -32042: the retry runs the call again */
 	int64_t not_before_ms;	/* WAITING: when it may run again */
@@ -96,6 +99,7 @@ struct call {
 
 	bool ticketed; /* a request state names it: it is in proxy->tickets */
 	bool counted_parked;
+	bool was_parked;
 	uint64_t parked_after; /* the session's newest server request when it parked last */
 	uint32_t round;	       /* of the newest request state; 0: none yet */
 	int64_t expires_ms;    /* of the newest request state, monotonic clock */

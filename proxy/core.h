@@ -3,6 +3,7 @@
 #ifndef MCP_VALET_CORE_H
 #define MCP_VALET_CORE_H
 
+#include "proxy/metrics.h"
 #include "proxy/proxy.h"
 #include "proxy/timer.h"
 
@@ -49,6 +50,7 @@ struct proxy {
 	struct call_list kept;		   /* finished calls whose outcome may still be asked for, oldest first */
 
 	struct proxy_counts counts;
+	struct metrics metrics;
 	unsigned kept_count;
 	struct tool_names task_tools;	    /* can only be called as a task (task.h) */
 	struct tool_names repeatable_tools; /* say that they only read, or may be repeated (rerun.h) */

@@ -81,6 +81,7 @@ static void exchange_end(struct exchange *exchange)
 void exchange_deliver(struct exchange *exchange, int http_status, struct buf *message)
 {
 	struct client *client = exchange->client;
+	exchange->proxy->metrics.client_bytes_out += message->len;
 	exchange_end(exchange);
 	client->ops->respond(client, http_status, message);
 }
@@ -147,7 +148,8 @@ static void notify(struct exchange *exchange, const char *method, struct span pa
 	add_notification_meta(&message, meta, meta_key, meta_value);
 	buf_add_text(&message, "}}");
 	if (buf_ok(&message))
-		exchange->client->ops->notify(exchange->client, &message);
+		exchange->proxy->metrics.client_bytes_out += message.len;
+	exchange->client->ops->notify(exchange->client, &message);
 	buf_free(&message);
 }
 
@@ -387,11 +389,13 @@ struct exchange *exchange_admit(struct proxy *proxy, struct client *client, stru
 	struct exchange *exchange = NULL;
 	if (id_in_use(client, id))
 		exchange_reject(client, id, 400, RPC_INVALID_REQUEST, "A request with this id is still open");
-	else if (proxy->shutting_down)
+	else if (proxy->shutting_down) {
+		metrics_refused(&proxy->metrics, "shutdown", proxy_now(proxy));
 		exchange_reject(client, id, 503, RPC_INTERNAL_ERROR, "The proxy is shutting down");
-	else if (proxy->counts.exchanges >= proxy->policy->limits.exchanges)
+	} else if (proxy->counts.exchanges >= proxy->policy->limits.exchanges) {
+		metrics_refused(&proxy->metrics, "too_many_requests", proxy_now(proxy));
 		exchange_reject(client, id, 503, RPC_INTERNAL_ERROR, "Too many open requests (limits.exchanges)");
-	else if (!(exchange = exchange_new(proxy, client, id)))
+	} else if (!(exchange = exchange_new(proxy, client, id)))
 		exchange_reject(client, id, 503, RPC_INTERNAL_ERROR, "Out of memory");
 	return exchange;
 }
@@ -400,6 +404,7 @@ static void start(
 	struct proxy *proxy, struct client *client, const struct message *message, const struct request *request)
 {
 	struct exchange *exchange = exchange_admit(proxy, client, message->id);
+	proxy->metrics.methods[request->method->id]++;
 	if (!exchange)
 		return;
 	if (request->progress_token.ptr && !(exchange->progress_token = span_dup(request->progress_token))) {
@@ -471,12 +476,14 @@ static enum received on_request(struct proxy *proxy, struct client *client, cons
 	bool is_modern = proxy->policy->upstream.era == POLICY_ERA_MODERN;
 	bool accepted = is_modern ? check_mirrors(&refusal, message, headers)
 				  : check_request(&refusal, &request, message, headers);
-	if (accepted && is_modern)
+	if (accepted && is_modern) {
 		pass_through(proxy, client, message);
-	else if (accepted)
+	} else if (accepted) {
 		start(proxy, client, message, &request);
-	else
+	} else {
+		metrics_refused(&proxy->metrics, "invalid_request", proxy_now(proxy));
 		reject(client, message->id, refusal.http_status, refusal.code, refusal.text, buf_span(&refusal.data));
+	}
 	buf_free(&refusal.data);
 	return accepted ? RECEIVED_REQUEST : RECEIVED_INVALID;
 }
@@ -490,6 +497,7 @@ enum received proxy_receive(
 	struct error error = {0};
 	enum received received;
 	const struct span none = {0};
+	proxy->metrics.client_bytes_in += text.len;
 	if (json_check(text, &value, &index, &error)) {
 		reject(client, none, 400, RPC_PARSE_ERROR, error.text, none);
 		return RECEIVED_INVALID;

@@ -54,6 +54,7 @@ static void start_again(struct session *session, const char *why)
 {
 	struct error error = {0};
 	session_log(session, LOG_INFO, "handshake-again", "%s", why);
+	session->proxy->metrics.handshakes_repeated++;
 	server_requests_drop(session); /* their ids mean nothing to the next connection */
 	session->proxy->upstream->close(session->upstream);
 	session->upstream = NULL;

@@ -3,6 +3,7 @@
  *   options → policy, keys → upstream → proxy → face → loop
  *
  * Everything that a running program consists of stands in struct valet. */
+#include "adapters/admin.h"
 #include "adapters/child.h"
 #include "adapters/demo.h"
 #include "adapters/http_face.h"
@@ -33,6 +34,7 @@ struct valet {
 	struct proxy *proxy;
 	struct stdio_face *stdio; /* one of the two */
 	struct http_face *http;
+	struct admin *admin; /* or NULL */
 };
 
 /* Every error on standard error is one line. */
@@ -168,6 +170,15 @@ static bool open_face(struct valet *valet, struct error *error)
 	return valet->http || valet->stdio;
 }
 
+static bool open_admin(struct valet *valet, struct error *error)
+{
+	const struct options *options = valet->options;
+	if (!options->admin)
+		return true;
+	valet->admin = admin_new(loop_base(valet->loop), valet->proxy, options->admin, options->allow_remote, error);
+	return valet->admin;
+}
+
 static bool build(struct valet *valet, struct error *error)
 {
 	const struct options *options = valet->options;
@@ -192,12 +203,13 @@ static bool build(struct valet *valet, struct error *error)
 		error_set(error, ERROR_MEMORY, "out of memory");
 		return false;
 	}
-	return open_face(valet, error);
+	return open_face(valet, error) && open_admin(valet, error);
 }
 
 /* Takes down what was built, from the outside to the inside. No process is left behind. */
 static void take_down(struct valet *valet)
 {
+	admin_free(valet->admin);
 	if (valet->http)
 		http_face_free(valet->http);
 	stdio_face_free(valet->stdio);
@@ -220,6 +232,9 @@ static void say_what_starts(const struct valet *valet)
 		"mcp-valet " PACKAGE_VERSION ", %s%s%s, in front of: %.*s",
 		valet->http ? "Streamable HTTP on " : "stdio", valet->http ? http_face_address(valet->http) : "",
 		valet->http ? options->path : "", (int)strcspn(target, "?"), target);
+	if (valet->admin)
+		log_event(loop_env(valet->loop), LOG_INFO, "admin-started", "health and metrics on %s",
+			admin_address(valet->admin));
 }
 
 static int serve(const struct options *options)

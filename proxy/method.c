@@ -49,3 +49,8 @@ const struct method *method_find(struct span name)
 			return &methods[i];
 	return NULL;
 }
+
+const char *method_name(enum method_id id)
+{
+	return methods[id].name;
+}

@@ -30,5 +30,7 @@ struct method {
 
 /* The entry for a method's name as spelled in the message (with quotes), NULL if it is not served. */
 const struct method *method_find(struct span name);
+/* The name of a method as it is written on the wire. */
+const char *method_name(enum method_id id);
 
 #endif

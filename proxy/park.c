@@ -132,11 +132,20 @@ static int64_t park_time(const struct call *call)
 	return patience_ms && patience_ms < call->rule->park_ms ? patience_ms : call->rule->park_ms;
 }
 
+static void count_round(struct call *call)
+{
+	struct input *input;
+	call->row->rounds++;
+	TAILQ_FOREACH (input, &call->inputs, link) {
+		call->row->forwarded[input->kind] += !input->asked;
+		input->asked = true;
+	}
+}
+
 void call_park(struct call *call)
 {
 	struct buf body = {0};
 	struct error error = {0};
-	struct input *input;
 	if (call->proxy->shutting_down) {
 		call_fail(call, CALL_END_REFUSED, "shutdown", RPC_INTERNAL_ERROR, "The proxy is shutting down", NULL);
 		return;
@@ -161,6 +170,7 @@ void call_park(struct call *call)
 			"The answers so far do not fit into a request state (limits.state)", NULL);
 		return;
 	}
+	count_round(call);
 	if (call->rule->rerun == POLICY_RERUN_ALWAYS && buf_ok(&body)) {
 		/* Nothing is kept: the retry runs the call again, here or in another process with the same keys. */
 		call_end(call, CALL_END_REFUSED, "rerun", &body);
@@ -171,13 +181,13 @@ void call_park(struct call *call)
 		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
 	}
-	TAILQ_FOREACH (input, &call->inputs, link)
-		input->asked = true;
 	buf_free(&call->outcome);
 	call->outcome = body;
 	call->delivered = false;
 	struct session *session = call->session;
 	call->parked_after = session->server_requests_ever;
+	call->proxy->metrics.parked += !call->was_parked;
+	call->was_parked = true;
 	call_set_state(call, CALL_PARKED);
 	call_log(call, LOG_INFO, "call-parked", "round %u, for %lld s", call->round, (long long)(park_ms / 1000));
 	session_touch_keepalive(session);

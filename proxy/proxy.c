@@ -83,6 +83,7 @@ void proxy_free(struct proxy *proxy)
 		return;
 	close_all(proxy, "the proxy ends");
 	empty_graveyard(proxy);
+	metrics_free(&proxy->metrics);
 	tool_names_free(&proxy->task_tools);
 	tool_names_free(&proxy->repeatable_tools);
 	policy_unref(proxy->policy);

@@ -44,4 +44,9 @@ struct proxy_counts {
 };
 struct proxy_counts proxy_counts(const struct proxy *proxy);
 
+/* Appends all counters as text for Prometheus (metrics_write.c). */
+void proxy_write_metrics(const struct proxy *proxy, struct buf *out);
+/* Why new calls are not likely to succeed, NULL if nothing is known against it. */
+const char *proxy_unready(const struct proxy *proxy);
+
 #endif

@@ -16,6 +16,7 @@ static void refuse(struct exchange *exchange, const char *reason, const char *wh
 	char text[200], data[64];
 	snprintf(text, sizeof(text), "%s; %s", what, start_again);
 	snprintf(data, sizeof(data), "{\"reason\":\"%s\"}", reason);
+	metrics_refused(&exchange->proxy->metrics, reason, proxy_now(exchange->proxy));
 	proxy_log(exchange->proxy, LOG_WARNING, "state-refused", "%s: %s", reason, why);
 	exchange_fail(exchange, 200, RPC_INVALID_PARAMS, text, data);
 }

@@ -72,6 +72,8 @@ static void server_request_end(struct server_request *request)
 	timer_cancel(&proxy->timers, &request->hold);
 	TAILQ_REMOVE(&session->server_requests, request, link);
 	session->server_request_count--;
+	struct metrics_row *row = request->call ? request->call->row : &proxy->metrics.other;
+	row->requests[request->need.kind][request->outcome]++;
 	proxy->counts.server_requests--;
 	proxy_bury(proxy, &request->grave, server_request_free);
 }
@@ -86,6 +88,7 @@ void server_request_answer(struct server_request *request, struct span body)
 
 void server_request_fail_closed(struct server_request *request, const char *reason)
 {
+	request->outcome = SERVER_REQUEST_FAILED_CLOSED;
 	session_log(request->session, LOG_DEBUG, "server-request-failed-closed", "%s", reason);
 	server_request_answer(request, span_of(translate_unanswered(request->need.kind)));
 }
@@ -111,6 +114,7 @@ static bool apply_action(struct server_request *request, const struct policy_rul
 		buf_add_text(&body, translate_unanswered(kind));
 		break;
 	}
+	request->outcome = rule->action[kind] == POLICY_ANSWER ? SERVER_REQUEST_BY_POLICY : SERVER_REQUEST_DENIED;
 	if (buf_ok(&body))
 		server_request_answer(request, buf_span(&body));
 	else
@@ -152,6 +156,7 @@ static void give_to_call(struct server_request *request, struct call *call)
 	enum policy_kind kind = request->need.kind;
 	bool declared = capabilities_cover(&call->caps, &request->need);
 	timer_cancel(&request->session->proxy->timers, &request->hold);
+	request->call = call;
 	if (call->rule->action[kind] == POLICY_FAIL)
 		fail_call(request, call);
 	else if (call->rule->asks_never)
@@ -173,6 +178,7 @@ static void give_to_call(struct server_request *request, struct call *call)
 static void on_hold_over(void *arg)
 {
 	struct server_request *request = arg;
+	request->session->proxy->metrics.ambiguous++;
 	session_log(request->session, LOG_WARNING, "ambiguous",
 		"several calls may have asked this: refused. The policy settings pool, asks: never and overlap: never "
 		"avoid it");
@@ -192,9 +198,11 @@ static void dispatch(struct server_request *request)
 		server_request_orphan(request);
 		break;
 	case ATTRIBUTION_UNSURE:
-		if (!request->hold.armed)
+		if (!request->hold.armed) {
+			proxy->metrics.held++;
 			timer_set(&proxy->timers, &request->hold, proxy_now(proxy) + proxy->policy->deadlines.hold_ms,
 				on_hold_over, request);
+		}
 		break;
 	case ATTRIBUTION_HOPELESS:
 		on_hold_over(request);
@@ -229,6 +237,7 @@ void server_request_receive(struct session *session, const struct message *messa
 	if (!request) {
 		session_log(session, LOG_WARNING, "server-request-failed-closed",
 			"too many open server requests (limits.server_requests), or out of memory");
+		proxy->metrics.other.requests[need.kind][SERVER_REQUEST_FAILED_CLOSED]++;
 		send_answer(session, message->id, span_of(translate_unanswered(need.kind)));
 		return;
 	}
@@ -272,6 +281,7 @@ void server_request_withdraw(struct session *session, struct span id)
 		session->roots_given_up = true;
 	if (call)
 		call_on_withdrawn(call, request);
+	request->outcome = SERVER_REQUEST_WITHDRAWN;
 	server_request_end(request);
 }
 
@@ -308,9 +318,11 @@ void server_requests_drop(struct session *session)
 	while ((request = TAILQ_FIRST(&session->server_requests))) {
 		if (request->state == SERVER_REQUEST_ASSIGNED)
 			call_on_withdrawn(request->call, request);
-		if (session->upstream)
+		if (session->upstream) {
 			server_request_fail_closed(request, "the session ends");
-		else
+		} else {
+			request->outcome = SERVER_REQUEST_LOST;
 			server_request_end(request);
+		}
 	}
 }

@@ -22,11 +22,12 @@ struct server_request {
 	struct session *session;
 	uint64_t number; /* in the order of the session's requests, from 1 */
 	enum server_request_state state;
-	struct call *call; /* SERVER_REQUEST_ASSIGNED */
+	struct call *call; /* SERVER_REQUEST_ASSIGNED, or about to be */
 	struct capability_need need;
-	char *id;	      /* as spelled */
-	char *params;	      /* JSON text, or NULL */
-	char *progress_token; /* as spelled, or NULL */
+	char *id;			     /* as spelled */
+	char *params;			     /* JSON text, or NULL */
+	char *progress_token;		     /* as spelled, or NULL */
+	enum server_request_outcome outcome; /* so far: what it will be counted as */
 	int64_t received_ms;
 	uint64_t stream;   /* the request on whose stream it came, 0: no evidence */
 	unsigned progress; /* notifications sent to keep its timer alive */

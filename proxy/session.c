@@ -188,6 +188,8 @@ void session_on_lost(struct session *session, int http_status, const char *why)
 	if (session->state == SESSION_DEAD)
 		return;
 	session_log(session, LOG_WARNING, "session-lost", "%s", why);
+	session->proxy->metrics.sessions_lost++;
+	session->proxy->metrics.unreachable |= session->state < SESSION_READY;
 	session->upstream = NULL;
 	bury(session);
 	if (session->ops)
@@ -281,6 +283,8 @@ static struct session *open_bridged(struct proxy *proxy, const struct client *cl
 	}
 	if (session_start_handshake(session, error)) {
 		session_log(session, LOG_WARNING, "session-failed", "%s", error->text);
+		proxy->metrics.sessions_lost++;
+		proxy->metrics.unreachable = true;
 		bury(session);
 		return NULL;
 	}
@@ -513,6 +517,7 @@ void session_on_established(struct session *session)
 	if (session->state != SESSION_ESTABLISHING)
 		return;
 	session->state = SESSION_READY;
+	proxy->metrics.unreachable = false;
 	timer_cancel(&proxy->timers, &session->timer);
 	/* Servers ask for the roots right after the handshake, and deny what comes before the answer. */
 	if (session->caps.roots)

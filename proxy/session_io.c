@@ -11,6 +11,7 @@ int session_send(struct session *session, enum upstream_kind kind, uint64_t requ
 		buf_free(message);
 		return status;
 	}
+	session->proxy->metrics.server_bytes_out += message->len;
 	return session->proxy->upstream->send(session->upstream, kind, request_id, message);
 }
 
@@ -145,6 +146,7 @@ void session_on_message(struct session *session, struct span text, uint64_t stre
 	struct error error = {0};
 	if (session->state == SESSION_DEAD)
 		return;
+	session->proxy->metrics.server_bytes_in += text.len;
 	if (json_check(text, &value, &index, &error)) {
 		session_log(session, LOG_WARNING, "bad-message", "from the server: %s", error.text);
 		return;

@@ -20,7 +20,7 @@ valet() {
 	valet --help
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
-	for word in --listen --path --allow-remote --policy --key-file --log-level --log-format --version demo keygen; do
+	for word in --listen --path --allow-remote --admin --policy --key-file --log-level --log-format --version demo keygen; do
 		[[ "$output" == *"$word"* ]]
 	done
 	valet --version
@@ -59,9 +59,9 @@ valet() {
 	valet --listen 127.0.0.1:0 --path '/mcp?x' -- cat
 	refused 2 "expected an absolute path"
 	valet --path /mcp -- cat
-	refused 2 "need --listen"
+	refused 2 "--path needs --listen"
 	valet --allow-remote -- cat
-	refused 2 "need --listen"
+	refused 2 "--allow-remote needs --listen or --admin"
 	valet --allow-remote=yes --listen 127.0.0.1:0 -- cat
 	refused 2 "--allow-remote"
 }
