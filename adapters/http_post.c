@@ -2,7 +2,7 @@
  * basic/transports "Sending Messages to the Server", "Resumability and Redelivery"). */
 #include "adapters/http_session.h"
 
-#include "proxy/json.h"
+#include "proxy/message.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -71,6 +71,15 @@ static bool mentions(struct span text, const char *words)
 	return false;
 }
 
+/* The server speaks as one of 2026-07-28, which knows no sessions. */
+static bool says_it_is_modern(struct span message)
+{
+	struct span error, value;
+	int64_t code;
+	return json_get(message, NULL, "error", &error) && json_get(error, NULL, "code", &value) &&
+	       json_integer(value, &code) && (code == RPC_HEADER_MISMATCH || code == RPC_UNSUPPORTED_VERSION);
+}
+
 /* The signs of a session that is gone, as servers show them. */
 static bool session_is_gone(const struct post *post)
 {
@@ -78,7 +87,8 @@ static bool session_is_gone(const struct post *post)
 	if (!post->upstream->session_id || post->is_handshake)
 		return false;
 	return post->status == 404 ||
-	       (post->status == 400 && (mentions(body, "not initialized") || mentions(body, "session")));
+	       (post->status == 400 &&
+		       (mentions(body, "not initialized") || mentions(body, "session") || says_it_is_modern(body)));
 }
 
 /* Some servers say it in a JSON-RPC error under HTTP 200. */

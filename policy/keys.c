@@ -82,10 +82,13 @@ const struct key keys[] = {
 	DEADLINE(restart, "30s", 100, HOUR, "the longest pause between failed starts of the server"),
 	DEADLINE(url_wait, "10s", 0, HOUR,
 		"a server may say that a URL elicitation is complete, before its call runs again"),
+	DEADLINE(probe, "5s", 10, HOUR, "upstream.era: auto; a server that does not say what it is, is legacy"),
 	DEADLINE(connect, "10s", 100, HOUR, "reaching an HTTP server"),
 
-	{SECTION_UPSTREAM, "era", KEY_WORD, POLICY(upstream.era), 0, "legacy", 0, 0, "legacy modern",
-		"legacy: the server speaks 2025-11-25 or earlier; modern: 2026-07-28, and everything passes through"},
+	{SECTION_UPSTREAM, "era", KEY_WORD, POLICY(upstream.era), 0, "legacy", 0, 0, "legacy modern auto",
+		"legacy: the server speaks 2025-11-25 or earlier; modern: 2026-07-28, and everything passes through; "
+		"auto: it "
+		"is asked, on a session (a process, where it is a command) that serves nothing else"},
 	{SECTION_UPSTREAM, "attribution", KEY_WORD, POLICY(upstream.attribution), 0, "auto", 0, 0, "auto stream serial",
 		"how the call of a server request is found over HTTP: by its stream, or by running one call at a time"},
 	{SECTION_UPSTREAM, "overlap", KEY_DURATION, POLICY(upstream.overlap_ms), 0, "1s", 0, HOUR, "never",

@@ -94,10 +94,11 @@ struct policy_deadlines {
 	int64_t shutdown_ms;	     /* shutdown: running calls after SIGTERM */
 	int64_t restart_ms;	     /* restart: longest back-off between failed starts */
 	int64_t url_wait_ms; /* url_wait: for a server to say that a URL elicitation is complete, before its call runs again */
+	int64_t probe_ms;   /* probe: upstream.era: auto, the answer to the question */
 	int64_t connect_ms; /* connect: reaching an HTTP upstream */
 };
 
-enum policy_era { POLICY_ERA_LEGACY, POLICY_ERA_MODERN };
+enum policy_era { POLICY_ERA_LEGACY, POLICY_ERA_MODERN, POLICY_ERA_AUTO };
 
 struct policy_upstream {
 	enum policy_era era;

@@ -56,7 +56,11 @@ struct proxy {
 	struct tool_names repeatable_tools; /* say that they only read, or may be repeated (rerun.h) */
 	uint64_t sessions_opened;	    /* ever; names sessions */
 	int64_t patience_ms;		    /* how long this target waits for its own requests, as seen; 0: not known */
-	bool serial;			    /* this target sends requests outside the streams of its calls */
+	enum policy_era era;		    /* of the server; POLICY_ERA_AUTO: not known yet */
+	struct session *probe;		    /* asks for it, or NULL (era.h) */
+	TAILQ_HEAD(, undecided) undecided;  /* requests that wait for it */
+	unsigned undecided_count;
+	bool serial; /* this target sends requests outside the streams of its calls */
 	bool shutting_down;
 	struct timer shutdown_timer;
 };

@@ -1,6 +1,7 @@
 #include "proxy/exchange.h"
 
 #include "proxy/call.h"
+#include "proxy/era.h"
 #include "proxy/json_write.h"
 #include "proxy/logging.h"
 #include "proxy/relay.h"
@@ -182,8 +183,8 @@ static void cancel(struct exchange *exchange)
 
 void client_gone(struct proxy *proxy, struct client *client)
 {
-	(void)proxy;
 	struct exchange *exchange;
+	era_forget(proxy, client);
 	while ((exchange = TAILQ_FIRST(&client->exchanges))) {
 		cancel(exchange);
 	}
@@ -473,7 +474,7 @@ static enum received on_request(struct proxy *proxy, struct client *client, cons
 {
 	struct refusal refusal = {0};
 	struct request request = {.params = message->params, .index = &message->index};
-	bool is_modern = proxy->policy->upstream.era == POLICY_ERA_MODERN;
+	bool is_modern = proxy->era == POLICY_ERA_MODERN;
 	bool accepted = is_modern ? check_mirrors(&refusal, message, headers)
 				  : check_request(&refusal, &request, message, headers);
 	if (accepted && is_modern) {
@@ -510,6 +511,8 @@ enum received proxy_receive(
 		reject(client, message.id, 400, RPC_INVALID_REQUEST, error.text, none);
 		return RECEIVED_INVALID;
 	}
+	if (era_defers(proxy, client, &message, value, headers))
+		return RECEIVED_REQUEST;
 	if (relay_takes(proxy, client, &message, value, headers, &received))
 		return received;
 	if (message.kind == MESSAGE_RESPONSE) {

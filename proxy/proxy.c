@@ -34,11 +34,13 @@ struct proxy *proxy_new(const struct proxy_config *config)
 	proxy->env = config->env;
 	proxy->policy = policy_ref(config->policy);
 	proxy->keys = keyring_ref(config->keys);
+	proxy->era = config->policy->upstream.era;
 	proxy->upstream = config->upstream;
 	proxy->upstream_ctx = config->upstream_ctx;
 	TAILQ_INIT(&proxy->sessions);
 	TAILQ_INIT(&proxy->kept);
 	TAILQ_INIT(&proxy->homeless);
+	TAILQ_INIT(&proxy->undecided);
 	proxy->env->random(proxy->env->ctx, proxy->instance, sizeof(proxy->instance));
 	proxy->env->random(proxy->env->ctx, proxy->table_key, sizeof(proxy->table_key));
 	return proxy;
@@ -106,6 +108,8 @@ void proxy_reload(struct proxy *proxy, struct policy *policy, struct keyring *ke
 {
 	policy_ref(policy);
 	keyring_ref(keys);
+	if (policy->upstream.era != proxy->policy->upstream.era)
+		proxy->era = policy->upstream.era;
 	policy_unref(proxy->policy);
 	keyring_unref(proxy->keys);
 	proxy->policy = policy;

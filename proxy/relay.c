@@ -224,7 +224,7 @@ bool relay_takes(struct proxy *proxy, struct client *client, const struct messag
 {
 	struct relay *relay = client->relay;
 	struct span id = {0};
-	if (proxy->policy->legacy_clients == POLICY_LEGACY_REFUSE || proxy->policy->upstream.era != POLICY_ERA_LEGACY ||
+	if (proxy->policy->legacy_clients == POLICY_LEGACY_REFUSE || proxy->era == POLICY_ERA_MODERN ||
 		is_modern(message, headers))
 		return false;
 	bool names_session = client->ops->header && client->ops->header(client, "mcp-session-id", &id);

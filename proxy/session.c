@@ -1,5 +1,6 @@
 #include "proxy/session.h"
 
+#include "proxy/era.h"
 #include "proxy/subscription.h"
 
 #include <stdarg.h>
@@ -188,6 +189,8 @@ void session_on_lost(struct session *session, int http_status, const char *why)
 	if (session->state == SESSION_DEAD)
 		return;
 	session_log(session, LOG_WARNING, "session-lost", "%s", why);
+	if (!session->ops)
+		era_doubt(session->proxy);
 	session->proxy->metrics.sessions_lost++;
 	session->proxy->metrics.unreachable |= session->state < SESSION_READY;
 	session->upstream = NULL;

@@ -1,5 +1,6 @@
 #include "proxy/through.h"
 
+#include "proxy/era.h"
 #include "proxy/json_write.h"
 #include "proxy/list.h"
 #include "proxy/session.h"
@@ -338,6 +339,8 @@ static void on_request_failed(struct session *session, uint64_t request_id, int 
 static void on_end(struct session *session, int http_status, const char *why)
 {
 	struct through *through = session->owner;
+	if (why)
+		era_doubt(session->proxy);
 	while (through->requests)
 		fail(through->requests, http_status, why ? why : "The session is over");
 }

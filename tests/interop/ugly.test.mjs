@@ -84,7 +84,8 @@ test('a thousand calls parked at once, all answered; then a thousand abandoned',
   await many(1000, async n => assert.equal((await call(valet, 'sample', { n: String(n) })).result.resultType, 'input_required'));
   await until(() => /"event":"session-closed"[^\n]*idle[^\n]*\n(?![\s\S]*call-sent)/.test(valet.log), 'the session to end', 40000);
   await sleep(1500);
-  assert.ok(descriptors() <= before + 260, `descriptors ${before} → ${descriptors()}: only reusable connections may be open`);
+  // 256 idle ones, and those that were handed back in the same moment as others.
+  assert.ok(descriptors() <= before + 320, `descriptors ${before} → ${descriptors()}: only reusable connections may be open`);
   valet.child.kill('SIGTERM');
   assert.deepEqual(await valet.exited, { code: 0, signal: null });
 });
