@@ -189,10 +189,9 @@ static bool watch(struct visitor *visitor, short what)
 {
 	struct timeval now, left;
 	event_base_gettimeofday_cached(visitor->admin->base, &now);
-	if (!evutil_timercmp(&now, &visitor->until, <))
-		return false;
 	evutil_timersub(&visitor->until, &now, &left);
-	return event_assign(visitor->event, visitor->admin->base, visitor->fd, what, on_visitor, visitor) == 0 &&
+	return left.tv_sec >= 0 &&
+	       event_assign(visitor->event, visitor->admin->base, visitor->fd, what, on_visitor, visitor) == 0 &&
 	       event_add(visitor->event, &left) == 0;
 }
 

@@ -106,7 +106,7 @@ static const char **add_lines(struct header_lines *headers, const char **line, c
 bool upstream_write_headers(const struct upstream *upstream, struct header_lines *headers, const char *accept,
 	struct span body, const char *last_event_id)
 {
-	const char **line = headers->lines;
+	const char **line = &headers->lines[0];
 	const char *authorization = upstream->session ? session_authorization(upstream->session) : NULL;
 	struct buf text = {0};
 	*line++ = accept;

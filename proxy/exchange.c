@@ -337,7 +337,7 @@ static bool check_retry(struct refusal *refusal, struct request *request)
 static bool check_request(struct refusal *refusal, struct request *request, const struct message *message,
 	const struct request_headers *headers)
 {
-	struct span version;
+	struct span version = {0};
 	/* A client of an earlier revision opens with this; the versions help it to understand. */
 	if (json_string_is(message->method, "initialize"))
 		buf_add_text(&refusal->data, supported_versions);
