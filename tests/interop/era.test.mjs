@@ -8,7 +8,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { alive, call, children, everything, fixture, makeClient, packaged, policyFile, program, scratch, serve, textOf, until } from './valet.mjs';
+import { alive, call, children, everything, fixture, freePort, makeClient, packaged, policyFile, program, scratch, serve, textOf, until } from './valet.mjs';
 
 const policy = 'version: 1\nupstream: { era: auto }\ndeadlines: { probe: 3s }\n';
 const accept = async () => ({ action: 'accept', content: { sure: 'yes', name: 'Ada' } });
@@ -48,7 +48,7 @@ for (const [name, { command = [], http, path, tool, era }] of Object.entries(ser
     });
 
 test('HTTP+SSE is legacy', { timeout: 30000 }, async t => {
-  const port = 20000 + process.pid % 20000;
+  const port = await freePort();
   await startHttp(t, ['node', packaged('@modelcontextprotocol/server-everything/dist/index.js'), 'sse'], /running on port (\d+)/i, { PORT: String(port) });
   const valet = await serve(t, [], { policy, args: ['--upstream', `http://127.0.0.1:${port}/sse`] });
   const client = makeClient(everything, { 'elicitation/create': accept });
@@ -87,7 +87,7 @@ test('a legacy client may come first', { timeout: 30000 }, async t => {
 });
 
 test('a server that is replaced is asked again', { timeout: 30000 }, async t => {
-  const port = await startHttp(t, ['node', '-e', 'const s=require("net").createServer().listen(0,"127.0.0.1",()=>{console.log(s.address().port);s.close()})']);
+  const port = await freePort();
   const valet = await serve(t, [], { policy, args: ['--upstream', `http://127.0.0.1:${port}/mcp`] });
   const nobody = await call(valet, 'plain');
   assert.equal(nobody.error.code, -32603);

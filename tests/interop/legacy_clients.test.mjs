@@ -2,14 +2,13 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { createServer } from 'node:http';
 import http from 'node:http';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as LegacyStdio } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema, ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
-import { alive, ask, call, children, everything, fixture, makeClient, packaged, policyFile, post, program, serve, sleep, textOf, until } from './valet.mjs';
+import { alive, ask, call, children, everything, fixture, freePort, makeClient, packaged, policyFile, post, program, serve, sleep, textOf, until } from './valet.mjs';
 
 const accept = content => ({ action: 'accept', content });
 const asker = ['node', fixture('asker.mjs')];
@@ -31,14 +30,6 @@ async function connectLegacy(t, valet, name) {
   client.http = transport;
   t.after(() => client.close());
   return client;
-}
-
-async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise(resolve => server.on('listening', resolve));
-  const { port } = server.address();
-  await new Promise(resolve => server.close(resolve));
-  return port;
 }
 
 // A legacy server over HTTP, in the mode that server-everything calls it.

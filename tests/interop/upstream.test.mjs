@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { answerAll, ask, call, everything, fixture, makeClient, packaged, program, recorded, retry, scratch, serve, sleep, textOf, until } from './valet.mjs';
+import { answerAll, ask, call, everything, fixture, freePort, makeClient, packaged, program, recorded, retry, scratch, serve, sleep, textOf, until } from './valet.mjs';
 
 const accept = content => ({ action: 'accept', content });
 
@@ -21,14 +21,6 @@ async function start(t, command, { env = {}, ready = /^(\d+)\n/m } = {}) {
 }
 
 const front = (t, url, options = {}) => serve(t, [], { ...options, args: ['--upstream', url, ...(options.args ?? [])] });
-
-async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise(resolve => server.on('listening', resolve));
-  const { port } = server.address();
-  await new Promise(resolve => server.close(resolve));
-  return port;
-}
 
 for (const [mode, path] of [['streamableHttp', '/mcp'], ['sse', '/sse']])
   for (const face of ['stdio', 'http'])

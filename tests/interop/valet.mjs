@@ -92,6 +92,15 @@ export const meta = (capabilities = everything, more = {}) => ({
   ...more,
 });
 
+// A port for a server that cannot choose one itself.
+export async function freePort() {
+  const server = http.createServer().listen(0, '127.0.0.1');
+  await new Promise(resolve => server.on('listening', resolve));
+  const { port } = server.address();
+  await new Promise(resolve => server.close(resolve));
+  return port;
+}
+
 // A bare HTTP POST. `body` is a string, sent as it is.
 export function post(valet, body, headers = {}, { method = 'POST', signal } = {}) {
   return new Promise((resolve, reject) => {
