@@ -1,5 +1,7 @@
 #include "adapters/listener.h"
 
+#include "adapters/systemd.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -107,6 +109,39 @@ static void name_bound(struct listener *listener)
 	snprintf(listener->name, sizeof(listener->name), strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
 }
 
+static int refuse_remote(const char *address, struct error *error)
+{
+	return error_set(error, ERROR_REFUSED,
+		"%s is not a loopback address: anybody who reaches it could use the server; --allow-remote permits it",
+		address);
+}
+
+/* The socket that systemd listens on. A Unix socket's path is systemd's to remove. */
+static int open_passed(struct listener *listener, bool allow_remote, struct error *error)
+{
+	struct sockaddr_storage bound = {0};
+	socklen_t len = sizeof(bound);
+	listener->fd = systemd_take_socket(error);
+	if (listener->fd < 0)
+		return ERROR_SYSTEM;
+	if (getsockname(listener->fd, (struct sockaddr *)&bound, &len)) {
+		listener_close(listener);
+		return error_set(error, ERROR_SYSTEM, "the socket from systemd: %s", strerror(errno));
+	}
+	listener->is_unix = bound.ss_family == AF_UNIX;
+	listener->is_loopback = is_loopback((const struct sockaddr *)&bound);
+	if (listener->is_unix)
+		snprintf(listener->name, sizeof(listener->name), "unix:%s",
+			((const struct sockaddr_un *)(const void *)&bound)->sun_path);
+	else
+		name_bound(listener);
+	if (listener->is_unix || listener->is_loopback || allow_remote)
+		return 0;
+	int status = refuse_remote(listener->name, error);
+	listener_close(listener);
+	return status;
+}
+
 int listener_open(struct listener *listener, const char *address, bool allow_remote, struct error *error)
 {
 	char host[64], port[8];
@@ -115,17 +150,17 @@ int listener_open(struct listener *listener, const char *address, bool allow_rem
 	*listener = (struct listener){.fd = -1};
 	if (strncmp(address, "unix:", 5) == 0)
 		return open_unix(listener, address + 5, error);
+	if (strcmp(address, "systemd") == 0)
+		return open_passed(listener, allow_remote, error);
 	if (!split(address, host, port) ||
 		getaddrinfo(strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, port, &hints, &found) != 0)
 		return error_set(error, ERROR_SYNTAX,
-			"%s: expected an address such as 127.0.0.1:8080, [::1]:8080 or unix:/path", address);
+			"%s: expected an address such as 127.0.0.1:8080, [::1]:8080 or unix:/path, or the word systemd",
+			address);
 	listener->is_loopback = is_loopback(found->ai_addr);
 	int status = 0;
 	if (!listener->is_loopback && !allow_remote)
-		status = error_set(error, ERROR_REFUSED,
-			"%s is not a loopback address: anybody who reaches it could use the server; --allow-remote "
-			"permits it",
-			address);
+		status = refuse_remote(address, error);
 	else
 		status = bind_and_listen(listener, found->ai_addr, found->ai_addrlen, error, address);
 	freeaddrinfo(found);

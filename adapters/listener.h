@@ -1,4 +1,5 @@
-/* Where to listen: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` or `unix:/path`. */
+/* Where to listen: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` or `unix:/path`; or `systemd`, the socket that systemd
+ * passes (systemd.h). */
 #ifndef MCP_VALET_LISTENER_H
 #define MCP_VALET_LISTENER_H
 

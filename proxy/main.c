@@ -14,6 +14,7 @@
 #include "adapters/options.h"
 #include "adapters/process.h"
 #include "adapters/stdio_face.h"
+#include "adapters/systemd.h"
 #include "policy/policy.h"
 #include "proxy/proxy.h"
 
@@ -35,6 +36,7 @@ struct valet {
 	struct stdio_face *stdio; /* one of the two */
 	struct http_face *http;
 	struct admin *admin; /* or NULL */
+	struct systemd systemd;
 };
 
 /* Every error on standard error is one line. */
@@ -46,9 +48,16 @@ static int fail(int status, const struct error *error)
 
 /* What the loop drives. */
 
-static void reload(void *ctx)
+/* A service manager that does not hear us is no reason to stop. */
+static void tell_systemd(struct valet *valet, int (*notify)(const struct systemd *systemd, struct error *error))
 {
-	struct valet *valet = ctx;
+	struct error error = {0};
+	if (notify(&valet->systemd, &error))
+		log_event(loop_env(valet->loop), LOG_WARNING, "notify-failed", "%s", error.text);
+}
+
+static void read_again(struct valet *valet)
+{
 	const struct options *options = valet->options;
 	const struct env *env = loop_env(valet->loop);
 	struct error error = {0};
@@ -80,9 +89,17 @@ static void reload(void *ctx)
 		options->key_file ? options->key_file : "as before");
 }
 
+static void reload(void *ctx)
+{
+	tell_systemd(ctx, systemd_notify_reloading);
+	read_again(ctx);
+	tell_systemd(ctx, systemd_notify_ready);
+}
+
 static void stop_accepting(void *ctx)
 {
 	struct valet *valet = ctx;
+	tell_systemd(valet, systemd_notify_stopping);
 	if (valet->http)
 		http_face_stop_accepting(valet->http);
 	else
@@ -253,7 +270,9 @@ static int serve(const struct options *options)
 	if (!build(&valet, &error)) {
 		status = fail(EXIT_RUN_TIME, &error);
 	} else {
+		systemd_begin(&valet.systemd);
 		say_what_starts(&valet);
+		tell_systemd(&valet, systemd_notify_ready);
 		if (loop_run(valet.loop, valet.proxy, &parts))
 			status = EXIT_RUN_TIME;
 		log_event(loop_env(valet.loop), LOG_INFO, "stopped", status ? "not in order" : "in order");
