@@ -148,9 +148,10 @@ static void notify(struct exchange *exchange, const char *method, struct span pa
 	}
 	add_notification_meta(&message, meta, meta_key, meta_value);
 	buf_add_text(&message, "}}");
-	if (buf_ok(&message))
+	if (buf_ok(&message)) {
 		exchange->proxy->metrics.client_bytes_out += message.len;
-	exchange->client->ops->notify(exchange->client, &message);
+		exchange->client->ops->notify(exchange->client, &message);
+	}
 	buf_free(&message);
 }
 

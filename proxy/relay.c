@@ -155,6 +155,7 @@ static void on_cancelled(struct relay *relay, const struct message *message)
 	if (!stream)
 		return;
 	stream->cancelled = true;
+	relay->session->proxy->upstream->forget(relay->session->upstream, stream->number);
 	if (relay->pipe) {
 		struct exchange *exchange = stream->exchange;
 		exchange->stream = NULL;

@@ -90,18 +90,16 @@ void relay_forget_events(struct relay *relay)
 		forget_oldest(relay);
 }
 
-static struct relay_event *keep(struct relay_stream *stream, struct span message, bool is_last)
+/* Takes the content of *message. NULL without memory, then or when it was written: half a message is never kept. */
+static struct relay_event *keep(struct relay_stream *stream, struct buf *message, bool is_last)
 {
 	struct relay *relay = stream->relay;
-	struct relay_event *event = calloc(1, sizeof(*event));
-	if (!event)
-		return NULL;
-	buf_add_span(&event->message, message);
-	if (!buf_ok(&event->message)) {
-		buf_free(&event->message);
-		free(event);
+	struct relay_event *event = buf_ok(message) ? calloc(1, sizeof(*event)) : NULL;
+	if (!event) {
+		buf_free(message);
 		return NULL;
 	}
+	event->message = buf_take(message);
 	event->stream = stream->number;
 	event->number = ++relay->events_ever;
 	event->last = is_last;
@@ -170,8 +168,7 @@ void relay_stream_put(struct relay_stream *stream, struct buf *message, bool is_
 		relay_stream_settle(stream);
 		return;
 	}
-	struct relay_event *event = keep(stream, buf_span(message), is_last);
-	buf_free(message);
+	struct relay_event *event = keep(stream, message, is_last);
 	if (!event) {
 		session_log(relay->session, LOG_ERROR, "no-memory", "a message to the client is lost");
 		relay_stream_hang_up(stream);
