@@ -120,31 +120,13 @@ static void answer_head(const struct admin *admin, const struct http1_head *head
 
 /* The visit. */
 
-static const char *reason_of(int status)
-{
-	switch (status) {
-	case 200:
-		return "OK";
-	case 403:
-		return "Forbidden";
-	case 404:
-		return "Not Found";
-	case 405:
-		return "Method Not Allowed";
-	case 503:
-		return "Service Unavailable";
-	default:
-		return "Bad Request";
-	}
-}
-
 static bool respond(struct visitor *visitor, struct answer *answer, bool with_body)
 {
 	struct buf head = {0};
 	buf_printf(&head,
 		"HTTP/1.1 %d %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
 		"X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
-		answer->status, reason_of(answer->status), answer->status == 405 ? "Allow: GET, HEAD\r\n" : "",
+		answer->status, http_reason(answer->status), answer->status == 405 ? "Allow: GET, HEAD\r\n" : "",
 		answer->type, answer->body.len);
 	if (answer->is_page) {
 		buf_add_text(&head, "Refresh: 5\r\nContent-Security-Policy: ");

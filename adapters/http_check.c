@@ -22,6 +22,22 @@ static struct span host_of(struct span authority)
 	return end ? (struct span){authority.ptr, (size_t)(end - authority.ptr)} : authority;
 }
 
+const char *http_reason(int status)
+{
+	static const struct {
+		int status;
+		const char *reason;
+	} reasons[] = {{200, "OK"}, {202, "Accepted"}, {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"},
+		{404, "Not Found"}, {405, "Method Not Allowed"}, {406, "Not Acceptable"}, {408, "Request Timeout"},
+		{413, "Content Too Large"}, {415, "Unsupported Media Type"}, {417, "Expectation Failed"},
+		{431, "Request Header Fields Too Large"}, {501, "Not Implemented"}, {502, "Bad Gateway"},
+		{503, "Service Unavailable"}, {505, "HTTP Version Not Supported"}};
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (reasons[i].status == status)
+			return reasons[i].reason;
+	return "Error";
+}
+
 bool http_names_this_machine(struct span authority)
 {
 	struct span host = host_of(authority);

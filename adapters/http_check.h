@@ -20,4 +20,7 @@ void http_principal(const struct http1_head *head, const struct policy *policy, 
 /* Whether host[:port] is this machine's loopback, by name or by number. */
 bool http_names_this_machine(struct span authority);
 
+/* The reason phrase of a status that is answered here. */
+const char *http_reason(int status);
+
 #endif

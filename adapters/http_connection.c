@@ -109,26 +109,10 @@ static void put(struct connection *connection, struct buf *bytes)
 		connection_end(connection);
 }
 
-static const char *reason_of(int status)
-{
-	static const struct {
-		int status;
-		const char *reason;
-	} reasons[] = {{200, "OK"}, {202, "Accepted"}, {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"},
-		{404, "Not Found"}, {405, "Method Not Allowed"}, {406, "Not Acceptable"}, {408, "Request Timeout"},
-		{413, "Content Too Large"}, {415, "Unsupported Media Type"}, {417, "Expectation Failed"},
-		{431, "Request Header Fields Too Large"}, {501, "Not Implemented"}, {502, "Bad Gateway"},
-		{503, "Service Unavailable"}, {505, "HTTP Version Not Supported"}};
-	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
-		if (reasons[i].status == status)
-			return reasons[i].reason;
-	return "Error";
-}
-
 static void add_status(struct connection *connection, struct buf *out, int status)
 {
 	const char *challenge = connection->client.challenge;
-	buf_printf(out, "HTTP/1.1 %d %s\r\n%s%s", status, reason_of(status), status == 405 ? "Allow: POST\r\n" : "",
+	buf_printf(out, "HTTP/1.1 %d %s\r\n%s%s", status, http_reason(status), status == 405 ? "Allow: POST\r\n" : "",
 		connection->keep_alive ? connection->request.is_http10 ? "Connection: keep-alive\r\n" : ""
 				       : "Connection: close\r\n");
 	if (challenge && (status == 401 || status == 403))
@@ -257,8 +241,7 @@ static bool face_send(struct client *client, struct buf *message)
 
 static void face_notify(struct client *client, struct buf *message)
 {
-	if (!face_send(client, message))
-		return; /* who reads too slowly misses it */
+	(void)face_send(client, message); /* who reads too slowly misses it */
 }
 
 /* The end of an event stream, which may hold nothing. */

@@ -69,7 +69,7 @@ static struct exchange *exchange_new(struct proxy *proxy, struct client *client,
 }
 
 /* Takes the exchange off every list; what is left of it goes with the end of the turn. */
-static void exchange_end(struct exchange *exchange)
+void exchange_drop(struct exchange *exchange)
 {
 	if (exchange->call)
 		TAILQ_REMOVE(&exchange->call->waiters, exchange, of_call);
@@ -83,13 +83,8 @@ void exchange_deliver(struct exchange *exchange, int http_status, struct buf *me
 {
 	struct client *client = exchange->client;
 	exchange->proxy->metrics.client_bytes_out += message->len;
-	exchange_end(exchange);
+	exchange_drop(exchange);
 	client->ops->respond(client, http_status, message);
-}
-
-void exchange_drop(struct exchange *exchange)
-{
-	exchange_end(exchange);
 }
 
 void exchange_respond(struct exchange *exchange, int http_status, struct span body)
@@ -104,6 +99,16 @@ void exchange_fail(struct exchange *exchange, int http_status, int code, const c
 	message_add_error(&body, code, text, data);
 	exchange_respond(exchange, http_status, message_body(&body));
 	buf_free(&body);
+}
+
+void exchange_fail_unreachable(
+	struct exchange *exchange, int http_status, const char *challenge, const char *why, const char *data)
+{
+	struct client *client = exchange->client;
+	bool is_refusal = http_status == 401 || http_status == 403;
+	client->challenge = challenge;
+	exchange_fail(exchange, is_refusal ? http_status : 502, RPC_INTERNAL_ERROR, why, data);
+	client->challenge = NULL;
 }
 
 /* Appends `"_meta":{…}` without what only subscriptions say, and with one member of ours. */
@@ -148,9 +153,10 @@ static void notify(struct exchange *exchange, const char *method, struct span pa
 	}
 	add_notification_meta(&message, meta, meta_key, meta_value);
 	buf_add_text(&message, "}}");
-	if (buf_ok(&message))
+	if (buf_ok(&message)) {
 		exchange->proxy->metrics.client_bytes_out += message.len;
-	exchange->client->ops->notify(exchange->client, &message);
+		exchange->client->ops->notify(exchange->client, &message);
+	}
 	buf_free(&message);
 }
 
@@ -176,7 +182,7 @@ static void cancel(struct exchange *exchange)
 		relay_on_exchange_gone(exchange);
 	if (exchange->passing)
 		through_on_exchange_gone(exchange);
-	exchange_end(exchange);
+	exchange_drop(exchange);
 	if (call)
 		call_on_exchange_gone(call, exchange);
 }

@@ -41,6 +41,10 @@ void exchange_drop(struct exchange *exchange);
 void exchange_respond(struct exchange *exchange, int http_status, struct span body);
 /* The same with an error. `data` is JSON text or NULL. */
 void exchange_fail(struct exchange *exchange, int http_status, int code, const char *text, const char *data);
+/* The same where a server that messages pass to cannot be reached, or refuses: with its own 401 or 403 and the challenge
+ * (or NULL) that came with it, else with 502. */
+void exchange_fail_unreachable(
+	struct exchange *exchange, int http_status, const char *challenge, const char *why, const char *data);
 /* Sends a notification that belongs to the exchange. `params` may have a NULL ptr; its members pass as spelled, but for
  * `_meta`, which says nothing of subscriptions except `meta_key` with the JSON text `meta_value`, if they are not NULL. */
 void exchange_notify(struct exchange *exchange, const char *method, struct span params, const char *meta_key,

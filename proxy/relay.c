@@ -9,15 +9,6 @@ enum { RPC_SESSION_NOT_FOUND = -32001 }; /* as legacy servers say it under HTTP 
 
 static const struct session_ops ops;
 
-static struct relay_stream *find_by_number(struct relay *relay, uint64_t number)
-{
-	struct relay_stream *stream;
-	TAILQ_FOREACH (stream, &relay->streams, link)
-		if (stream->number == number)
-			return stream;
-	return NULL;
-}
-
 static struct relay_stream *find_by_id(struct relay *relay, struct span id)
 {
 	struct relay_stream *stream;
@@ -76,16 +67,10 @@ static void on_end(struct session *session, int http_status, const char *why)
 	struct client *pipe = relay->pipe;
 	struct relay_stream *stream;
 	while ((stream = TAILQ_FIRST(&relay->streams))) {
-		struct exchange *exchange = stream->exchange;
-		stream->exchange = NULL;
-		if (exchange) {
-			exchange->stream = NULL;
-			exchange->client->challenge = session->challenge;
-			struct client *client = exchange->client;
-			exchange_fail(exchange, http_status == 401 || http_status == 403 ? http_status : 502,
-				RPC_INTERNAL_ERROR, why ? why : "The session is over", NULL);
-			client->challenge = NULL;
-		}
+		struct exchange *exchange = relay_stream_take_exchange(stream);
+		if (exchange)
+			exchange_fail_unreachable(
+				exchange, http_status, session->challenge, why ? why : "The session is over", NULL);
 		relay_stream_hang_up(stream);
 		relay_stream_free(stream);
 	}
@@ -155,11 +140,9 @@ static void on_cancelled(struct relay *relay, const struct message *message)
 	if (!stream)
 		return;
 	stream->cancelled = true;
+	relay->session->proxy->upstream->forget(relay->session->upstream, stream->number);
 	if (relay->pipe) {
-		struct exchange *exchange = stream->exchange;
-		exchange->stream = NULL;
-		stream->exchange = NULL;
-		exchange_drop(exchange);
+		exchange_drop(relay_stream_take_exchange(stream));
 	} else {
 		relay_stream_hang_up(stream);
 	}
@@ -251,8 +234,7 @@ void relay_on_exchange_gone(struct exchange *exchange)
 {
 	struct relay_stream *stream = exchange->stream;
 	struct session *session = stream->relay->session;
-	exchange->stream = NULL;
-	stream->exchange = NULL;
+	(void)relay_stream_take_exchange(stream);
 	relay_stream_settle(stream);
 	session_pump(session);
 }
@@ -332,7 +314,7 @@ static void on_response(struct relay *relay, const struct message *message, stru
  * somebody who listens; the rest to the standalone stream. */
 static struct relay_stream *choose_stream(struct relay *relay, const struct message *message, uint64_t number)
 {
-	struct relay_stream *stream = number ? find_by_number(relay, number) : NULL;
+	struct relay_stream *stream = number ? relay_stream_find(relay, number) : NULL;
 	struct span token;
 	if (stream)
 		return stream;
@@ -375,20 +357,14 @@ static void on_message(struct session *session, const struct message *message, s
 static void on_request_failed(struct session *session, uint64_t number, int http_status, const char *why)
 {
 	struct relay *relay = session->owner;
-	struct relay_stream *stream = find_by_number(relay, number);
+	struct relay_stream *stream = relay_stream_find(relay, number);
 	struct buf body = {0};
 	if (!stream || stream->answered)
 		return;
 	if (stream->exchange && !stream->has_events && !stream->reader) {
-		struct exchange *exchange = stream->exchange;
-		struct client *client = exchange->client;
-		stream->exchange = NULL;
-		exchange->stream = NULL;
 		stream->answered = true;
-		client->challenge = session->challenge;
-		exchange_fail(exchange, http_status == 401 || http_status == 403 ? http_status : 502,
-			RPC_INTERNAL_ERROR, why, NULL);
-		client->challenge = NULL;
+		exchange_fail_unreachable(
+			relay_stream_take_exchange(stream), http_status, session->challenge, why, NULL);
 		relay_stream_settle(stream);
 	} else {
 		body = message_error(span_of(stream->id), RPC_INTERNAL_ERROR, why, NULL);

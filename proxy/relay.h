@@ -69,10 +69,14 @@ void relay_on_client_gone(struct client *client);
 /* The relay that the Mcp-Session-Id of the client's request names, NULL if there is none, or it is another principal's. */
 struct relay *relay_of_client(struct proxy *proxy, const struct client *client);
 
+/* The stream of a request, by its id upstream; of 0 the standalone one. NULL if there is none. */
+struct relay_stream *relay_stream_find(struct relay *relay, uint64_t number);
 struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exchange, const struct message *message);
 /* Forgets the stream if nothing more can become of it. */
 void relay_stream_settle(struct relay_stream *stream);
 void relay_stream_free(struct relay_stream *stream);
+/* Parts the stream from the exchange that waits for it, which may be NULL. */
+struct exchange *relay_stream_take_exchange(struct relay_stream *stream);
 /* Sends a message to who reads the stream, and keeps it. The content of *message is taken. */
 void relay_stream_put(struct relay_stream *stream, struct buf *message, bool is_last);
 /* Ends what the client has open for the stream. */

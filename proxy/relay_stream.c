@@ -31,11 +31,19 @@ struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exch
 	return stream;
 }
 
+struct exchange *relay_stream_take_exchange(struct relay_stream *stream)
+{
+	struct exchange *exchange = stream->exchange;
+	if (exchange)
+		exchange->stream = NULL;
+	stream->exchange = NULL;
+	return exchange;
+}
+
 void relay_stream_free(struct relay_stream *stream)
 {
 	struct relay *relay = stream->relay;
-	if (stream->exchange)
-		stream->exchange->stream = NULL;
+	(void)relay_stream_take_exchange(stream);
 	if (stream->reader)
 		stream->reader->reads = NULL;
 	free(stream->id);
@@ -56,21 +64,19 @@ void relay_stream_settle(struct relay_stream *stream)
 
 /* Kept events. */
 
-static struct relay_stream *find(struct relay *relay, uint64_t number)
+struct relay_stream *relay_stream_find(struct relay *relay, uint64_t number)
 {
 	struct relay_stream *stream;
-	if (number == 0)
-		return &relay->standalone;
 	TAILQ_FOREACH (stream, &relay->streams, link)
 		if (stream->number == number)
 			return stream;
-	return NULL;
+	return number ? NULL : &relay->standalone;
 }
 
 static void forget_oldest(struct relay *relay)
 {
 	struct relay_event *event = TAILQ_FIRST(&relay->events);
-	struct relay_stream *stream = find(relay, event->stream);
+	struct relay_stream *stream = relay_stream_find(relay, event->stream);
 	if (!event->sent)
 		session_log(relay->session, LOG_WARNING, "event-dropped",
 			"a message for a client that is not there is dropped (limits.replay)");
@@ -90,18 +96,16 @@ void relay_forget_events(struct relay *relay)
 		forget_oldest(relay);
 }
 
-static struct relay_event *keep(struct relay_stream *stream, struct span message, bool is_last)
+/* Takes the content of *message. NULL without memory, then or when it was written: half a message is never kept. */
+static struct relay_event *keep(struct relay_stream *stream, struct buf *message, bool is_last)
 {
 	struct relay *relay = stream->relay;
-	struct relay_event *event = calloc(1, sizeof(*event));
-	if (!event)
-		return NULL;
-	buf_add_span(&event->message, message);
-	if (!buf_ok(&event->message)) {
-		buf_free(&event->message);
-		free(event);
+	struct relay_event *event = buf_ok(message) ? calloc(1, sizeof(*event)) : NULL;
+	if (!event) {
+		buf_free(message);
 		return NULL;
 	}
+	event->message = buf_take(message);
 	event->stream = stream->number;
 	event->number = ++relay->events_ever;
 	event->last = is_last;
@@ -124,16 +128,14 @@ static void trim(struct relay *relay)
 void relay_stream_hang_up(struct relay_stream *stream)
 {
 	struct client *reader = stream->reader;
-	struct exchange *exchange = stream->exchange;
+	struct exchange *exchange = relay_stream_take_exchange(stream);
 	stream->reader = NULL;
-	stream->exchange = NULL;
 	if (reader) {
 		reader->reads = NULL;
 		reader->ops->finish(reader);
 	}
 	if (exchange) {
 		struct client *client = exchange->client;
-		exchange->stream = NULL;
 		exchange_drop(exchange);
 		client->ops->finish(client);
 	}
@@ -163,15 +165,11 @@ void relay_stream_put(struct relay_stream *stream, struct buf *message, bool is_
 	struct relay *relay = stream->relay;
 	stream->answered |= is_last;
 	if (is_last && stream->exchange && !stream->reader && !stream->has_events) {
-		struct exchange *exchange = stream->exchange;
-		exchange->stream = NULL;
-		stream->exchange = NULL;
-		exchange_deliver(exchange, 200, message);
+		exchange_deliver(relay_stream_take_exchange(stream), 200, message);
 		relay_stream_settle(stream);
 		return;
 	}
-	struct relay_event *event = keep(stream, buf_span(message), is_last);
-	buf_free(message);
+	struct relay_event *event = keep(stream, message, is_last);
 	if (!event) {
 		session_log(relay->session, LOG_ERROR, "no-memory", "a message to the client is lost");
 		relay_stream_hang_up(stream);
@@ -197,7 +195,7 @@ static struct relay_stream *read_event_id(struct relay *relay, struct span text,
 	if (end == copy || *end != '-')
 		return NULL;
 	*event = strtoull(end + 1, NULL, 10);
-	return find(relay, number);
+	return relay_stream_find(relay, number);
 }
 
 static void replay(struct relay_stream *stream, uint64_t after)

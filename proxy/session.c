@@ -274,6 +274,15 @@ static bool make_room(struct proxy *proxy, const struct client *client, bool is_
 	}
 }
 
+/* The session could not even be tried. */
+static void give_up(struct session *session, const struct error *error)
+{
+	session_log(session, LOG_WARNING, "session-failed", "%s", error->text);
+	session->proxy->metrics.sessions_lost++;
+	session->proxy->metrics.unreachable = true;
+	bury(session);
+}
+
 static struct session *open_bridged(struct proxy *proxy, const struct client *client, const struct capabilities *caps,
 	const struct request *request, struct error *error)
 {
@@ -285,10 +294,7 @@ static struct session *open_bridged(struct proxy *proxy, const struct client *cl
 		return NULL;
 	}
 	if (session_start_handshake(session, error)) {
-		session_log(session, LOG_WARNING, "session-failed", "%s", error->text);
-		proxy->metrics.sessions_lost++;
-		proxy->metrics.unreachable = true;
-		bury(session);
+		give_up(session, error);
 		return NULL;
 	}
 	return session;
@@ -308,8 +314,7 @@ struct session *session_open(struct proxy *proxy, const struct client *client, c
 	session->modern = modern;
 	session->upstream = proxy->upstream->open(proxy->upstream_ctx, session, error);
 	if (!session->upstream) {
-		session_log(session, LOG_WARNING, "session-failed", "%s", error->text);
-		bury(session);
+		give_up(session, error);
 		return NULL;
 	}
 	session->ops = ops;
@@ -322,6 +327,9 @@ struct session *session_open(struct proxy *proxy, const struct client *client, c
 void session_set_ready(struct session *session)
 {
 	session->state = SESSION_READY;
+	/* A modern session is ready before anything was said. */
+	if (!session->modern)
+		session->proxy->metrics.unreachable = false;
 	timer_cancel(&session->proxy->timers, &session->timer);
 }
 
@@ -516,12 +524,9 @@ void session_pump(struct session *session)
 
 void session_on_established(struct session *session)
 {
-	struct proxy *proxy = session->proxy;
 	if (session->state != SESSION_ESTABLISHING)
 		return;
-	session->state = SESSION_READY;
-	proxy->metrics.unreachable = false;
-	timer_cancel(&proxy->timers, &session->timer);
+	session_set_ready(session);
 	/* Servers ask for the roots right after the handshake, and deny what comes before the answer. */
 	if (session->caps.roots)
 		session_settle(session);

@@ -7,6 +7,7 @@
 #include "proxy/table.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define SUBSCRIPTION_ID "io.modelcontextprotocol/subscriptionId"
@@ -91,15 +92,12 @@ static struct through *through_for(struct proxy *proxy, const struct client *cli
 	return through;
 }
 
-/* The params with our progress token. */
-static void add_params(struct buf *out, const struct message *message, const struct exchange *exchange, uint64_t id)
+/* Appends an object with another value for one member of its `_meta`. */
+static void add_with_meta(
+	struct buf *out, struct span object, const struct json_index *index, const char *key, const char *value)
 {
 	struct json_member member, meta;
-	if (!exchange->progress_token) {
-		buf_add_span(out, message->params);
-		return;
-	}
-	struct json_walk walk = json_walk(message->params, &message->index);
+	struct json_walk walk = json_walk(object, index);
 	buf_add_text(out, "{");
 	while (json_next_member(&walk, &member)) {
 		if (!json_key_is(member.key, "_meta")) {
@@ -109,13 +107,28 @@ static void add_params(struct buf *out, const struct message *message, const str
 		struct json_walk inner = json_walk(member.value, NULL);
 		json_add_key(out, "_meta");
 		buf_add_text(out, "{");
-		while (json_next_member(&inner, &meta))
-			if (!json_key_is(meta.key, "progressToken"))
+		while (json_next_member(&inner, &meta)) {
+			if (json_key_is(meta.key, key)) {
+				json_add_key(out, key);
+				buf_add_text(out, value);
+			} else {
 				json_add_member(out, &meta);
-		json_add_key(out, "progressToken");
-		buf_printf(out, "%" PRIu64 "}", id);
+			}
+		}
+		buf_add_text(out, "}");
 	}
 	buf_add_text(out, "}");
+}
+
+/* The params with our progress token. */
+static void add_params(struct buf *out, const struct message *message, const struct exchange *exchange, uint64_t id)
+{
+	char token[24];
+	snprintf(token, sizeof(token), "%" PRIu64, id);
+	if (exchange->progress_token)
+		add_with_meta(out, message->params, &message->index, "progressToken", token);
+	else
+		buf_add_span(out, message->params);
 }
 
 void through_start(struct exchange *exchange, const struct message *message)
@@ -188,33 +201,6 @@ static int http_status_of(struct span error)
 	}
 }
 
-/* The result with the client's own subscription id in place of ours. */
-static void add_listen_result(struct buf *out, struct span result, const struct exchange *exchange)
-{
-	struct json_member member, meta;
-	struct json_walk walk = json_walk(result, NULL);
-	buf_add_text(out, "{");
-	while (json_next_member(&walk, &member)) {
-		if (!json_key_is(member.key, "_meta")) {
-			json_add_member(out, &member);
-			continue;
-		}
-		struct json_walk inner = json_walk(member.value, NULL);
-		json_add_key(out, "_meta");
-		buf_add_text(out, "{");
-		while (json_next_member(&inner, &meta)) {
-			if (json_key_is(meta.key, SUBSCRIPTION_ID)) {
-				json_add_key(out, SUBSCRIPTION_ID);
-				buf_add_text(out, exchange->id);
-			} else {
-				json_add_member(out, &meta);
-			}
-		}
-		buf_add_text(out, "}");
-	}
-	buf_add_text(out, "}");
-}
-
 static void on_response(struct through *through, const struct message *message)
 {
 	struct session *session = through->session;
@@ -235,7 +221,7 @@ static void on_response(struct through *through, const struct message *message)
 	if (message->error.ptr)
 		buf_add_span(&body, message->error);
 	else if (method && method->id == METHOD_LISTEN && json_type(message->result) == JSON_OBJECT)
-		add_listen_result(&body, message->result, exchange);
+		add_with_meta(&body, message->result, &message->index, SUBSCRIPTION_ID, exchange->id);
 	else
 		list_add_visible(&body, method, message->result, &message->index, session->proxy->policy);
 	exchange_respond(exchange, http_status_of(message->error), message_body(&body));
@@ -318,13 +304,9 @@ static void on_message(struct session *session, const struct message *message, s
 static void fail(struct passing *passing, int http_status, const char *why)
 {
 	struct exchange *exchange = passing->exchange;
-	struct client *client = exchange->client;
-	bool is_refusal = http_status == 401 || http_status == 403;
-	client->challenge = passing->through->session->challenge;
+	const char *challenge = passing->through->session->challenge;
 	passing_free(passing);
-	exchange_fail(
-		exchange, is_refusal ? http_status : 502, RPC_INTERNAL_ERROR, why, "{\"reason\":\"unavailable\"}");
-	client->challenge = NULL;
+	exchange_fail_unreachable(exchange, http_status, challenge, why, "{\"reason\":\"unavailable\"}");
 }
 
 static void on_request_failed(struct session *session, uint64_t request_id, int http_status, const char *why)

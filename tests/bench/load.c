@@ -239,29 +239,6 @@ static void connect_to(struct client *client, unsigned port)
 	watch(client->fd, EPOLLIN, client);
 }
 
-static void start(char **argv)
-{
-	int in[2], out[2];
-	if (pipe(in) || pipe(out))
-		die("no pipes");
-	if (fork() == 0) {
-		dup2(in[0], 0);
-		dup2(out[1], 1);
-		close(in[1]);
-		close(out[0]);
-		execvp(argv[0], argv);
-		_exit(127);
-	}
-	close(in[0]);
-	close(out[1]);
-	server_in = in[1];
-	server_out = out[0];
-	set_nonblocking(server_in);
-	set_nonblocking(server_out);
-	watch(server_in, 0, clients);
-	watch(server_out, EPOLLIN, &from_server);
-}
-
 static int compare(const void *left, const void *right)
 {
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
@@ -344,10 +321,13 @@ int main(int argc, char **argv)
 	clients = calloc(options.clients, sizeof(*clients));
 	if (!clients)
 		die("out of memory");
-	if (options.stdio)
-		start(argv + 1);
-	else
+	if (options.stdio) {
+		start_command(argv + 1, &server_in, &server_out);
+		watch(server_in, 0, clients);
+		watch(server_out, EPOLLIN, &from_server);
+	} else {
 		options.path = argc > 2 ? argv[2] : "/mcp";
+	}
 	for (unsigned i = 0; i < options.clients; i++) {
 		clients[i].index = i;
 		clients[i].id = i;

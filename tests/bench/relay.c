@@ -33,25 +33,6 @@ static void watch(int how, int fd, unsigned events, void *who)
 	epoll_ctl(epoll, how, fd, &event);
 }
 
-static void start(char **argv)
-{
-	int in[2], out[2];
-	if (pipe(in) || pipe(out))
-		die("no pipes");
-	if (fork() == 0) {
-		dup2(in[0], 0);
-		dup2(out[1], 1);
-		close(in[1]);
-		close(out[0]);
-		execvp(argv[0], argv);
-		_exit(127);
-	}
-	child_in = in[1];
-	child_out = out[0];
-	set_nonblocking(child_in);
-	set_nonblocking(child_out);
-}
-
 static void feed_child(void)
 {
 	int written = bytes_write(&to_child, child_in);
@@ -133,7 +114,7 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		die("usage: relay COMMAND [ARGUMENT...]");
 	signal(SIGPIPE, SIG_IGN);
-	start(argv + 1);
+	start_command(argv + 1, &child_in, &child_out);
 	int listener = listen_on(&port);
 	epoll = epoll_create1(0);
 	watch(EPOLL_CTL_ADD, listener, EPOLLIN, NULL);

@@ -206,3 +206,24 @@ void set_nonblocking(int fd)
 {
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
+
+void start_command(char **argv, int *in, int *out)
+{
+	int to[2], from[2];
+	if (pipe(to) || pipe(from))
+		die("no pipes");
+	if (fork() == 0) {
+		dup2(to[0], 0);
+		dup2(from[1], 1);
+		close(to[1]);
+		close(from[0]);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	close(to[0]);
+	close(from[1]);
+	*in = to[1];
+	*out = from[0];
+	set_nonblocking(*in);
+	set_nonblocking(*out);
+}

@@ -51,4 +51,6 @@ bool contains(struct text text, const char *data, size_t len);
 /* A listening socket on a loopback port (0: any). Sets *port. */
 int listen_on(unsigned *port);
 void set_nonblocking(int fd);
+/* Starts a command with pipes for its standard input and output. Our ends do not block. */
+void start_command(char **argv, int *in, int *out);
 #endif

@@ -2,13 +2,15 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import http from 'node:http';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as LegacyStdio } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema, ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
-import { alive, ask, call, children, everything, fixture, freePort, makeClient, packaged, policyFile, post, program, serve, sleep, textOf, until } from './valet.mjs';
+import { alive, ask, call, children, everything, fixture, freePort, makeClient, packaged, policyFile, post, program, scratch, serve, sleep, textOf, until } from './valet.mjs';
 
 const accept = content => ({ action: 'accept', content });
 const asker = ['node', fixture('asker.mjs')];
@@ -264,6 +266,18 @@ test('the number of sessions is limited; those that nobody uses make room', { ti
   assert.equal(refused.status, 503);
   assert.match(refused.text, /limits\.legacy_sessions/);
   await until(() => children(valet.pid).length === 2, 'only two servers');
+});
+
+test('readiness follows the sessions of legacy clients, too', { timeout: 30000 }, async t => {
+  const flag = join(scratch(t), 'flag'), socket = join(scratch(t), 'admin');
+  const valet = await serve(t, ['sh', '-c', `[ -e ${flag} ] && exec node ${fixture('asker.mjs')}; exit 1`], { args: ['--admin', `unix:${socket}`] });
+  const ready = () => new Promise((resolve, reject) => http.get({ socketPath: socket, path: '/readyz' }, response => resolve(response.resume().statusCode)).on('error', reject));
+  assert.equal(await ready(), 200);
+  await assert.rejects(connectLegacy(t, valet, 'old'));
+  assert.equal(await ready(), 503);
+  writeFileSync(flag, '');
+  await until(() => connectLegacy(t, valet, 'old').then(() => true, () => false), 'the server to start');
+  assert.equal(await ready(), 200);
 });
 
 test('an orderly end with legacy clients', { timeout: 30000 }, async t => {
