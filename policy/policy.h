@@ -69,6 +69,7 @@ struct policy_limits {
 	unsigned sessions;	       /* sessions */
 	unsigned sessions_per_principal;
 	unsigned legacy_sessions; /* legacy_sessions: of legacy clients, for one principal */
+	size_t cache_bytes;	  /* cache: lists of one session */
 	size_t replay_bytes;	  /* replay: events of one legacy client's session */
 	unsigned pool;		  /* pool: sessions for one principal and capability set */
 	unsigned connections;	  /* connections: HTTP connections in all */
@@ -94,6 +95,7 @@ struct policy_deadlines {
 	int64_t shutdown_ms;	     /* shutdown: running calls after SIGTERM */
 	int64_t restart_ms;	     /* restart: longest back-off between failed starts */
 	int64_t url_wait_ms; /* url_wait: for a server to say that a URL elicitation is complete, before its call runs again */
+	int64_t lists_ms;   /* lists: a list is given again without asking the server */
 	int64_t probe_ms;   /* probe: upstream.era: auto, the answer to the question */
 	int64_t connect_ms; /* connect: reaching an HTTP upstream */
 };

@@ -136,6 +136,12 @@ static void call_place(struct call *call, struct session *session, const struct 
 		session_pump(session);
 }
 
+/* Whether its result may be given again to others. */
+static bool is_kept(const struct call *call)
+{
+	return call->method->list_member && call->policy->deadlines.lists_ms > 0;
+}
+
 static void start_named(struct exchange *exchange, const struct request *request, const char *name)
 {
 	struct error error = {0};
@@ -149,8 +155,8 @@ static void start_named(struct exchange *exchange, const struct request *request
 		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
 		return;
 	}
-	/* Only what may come back under a request state has to be known again. */
-	if (call->method->may_ask && capabilities_can_ask(&call->caps) &&
+	/* Only what may come back under a request state, or from the cache, has to be known again. */
+	if (((call->method->may_ask && capabilities_can_ask(&call->caps)) || is_kept(call)) &&
 		digest_json(call->digest, request->method->name, request->params,
 			(const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
 		call_free(&call->grave);
@@ -455,6 +461,16 @@ void call_send(struct call *call)
 		call_end(call, CALL_END_ANSWERED, "discover", &body);
 		return;
 	}
+	if (is_kept(call)) {
+		struct span kept = list_cache_find(&session->lists, call->digest, call->policy, proxy_now(proxy));
+		if (kept.ptr) {
+			struct buf body = {0};
+			buf_add_span(&body, kept);
+			call_end(call, CALL_END_ANSWERED, "kept list", &body);
+			return;
+		}
+		call->lists_changes = session->lists.changes;
+	}
 	call_drop_inputs(call, false); /* of a round that went before */
 	call->not_before_ms = 0;
 	translate_for_version(call->method, session->version, &call->request);
@@ -517,6 +533,9 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 	}
 	struct buf body = {0};
 	write_body(call, result, error, index, &body);
+	if (is_kept(call) && !error.ptr && buf_ok(&body))
+		list_cache_keep(&call->session->lists, call->digest, call->policy, message_body(&body),
+			call->lists_changes, proxy_now(call->proxy) + call->policy->deadlines.lists_ms);
 	call_end(call, CALL_END_ANSWERED, error.ptr ? "error" : "result", &body);
 }
 

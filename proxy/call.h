@@ -75,6 +75,7 @@ struct call {
 	uint8_t digest[DIGEST_BYTES]; /* of the request */
 	struct capabilities caps;     /* of the newest request */
 	int log_level;		      /* of the newest request, or LOGGING_NONE */
+	uint64_t lists_changes;	      /* of the session, when a list was asked for */
 
 	struct buf request;   /* the upstream message, until it is sent */
 	uint64_t upstream_id; /* its id; 0: there is no upstream message */

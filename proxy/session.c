@@ -105,6 +105,7 @@ static void session_free(struct grave *grave)
 	free(session->challenge);
 	free(session->client_info);
 	server_identity_free(&session->identity);
+	list_cache_clear(&session->lists);
 	if (session->ops)
 		session->ops->free(session);
 	free(session);
@@ -129,6 +130,7 @@ static struct session *session_new(
 	TAILQ_INIT(&session->ending);
 	TAILQ_INIT(&session->server_requests);
 	TAILQ_INIT(&session->subscriptions);
+	list_cache_init(&session->lists);
 	session->log_level = LOGGING_NONE;
 	session_take_credentials(session, client);
 	session->client_info = client_info.ptr ? span_dup(client_info) : NULL;

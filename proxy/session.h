@@ -4,6 +4,7 @@
 #define MCP_VALET_SESSION_H
 
 #include "proxy/call.h"
+#include "proxy/list_cache.h"
 #include "proxy/logging.h"
 #include "proxy/result.h"
 #include "proxy/translate.h"
@@ -48,6 +49,7 @@ struct session {
 	bool plain;		     /* capabilities are declared in the shape that every revision knows */
 	unsigned attempts;	     /* of the handshake */
 	struct server_identity identity;
+	struct list_cache lists;
 
 	bool no_streams; /* messages do not come on the streams of their requests */
 	uint64_t next_id;

@@ -106,6 +106,8 @@ static void on_notification(struct session *session, const struct message *messa
 		if (json_get(message->params, &message->index, "requestId", &value))
 			server_request_withdraw(session, value);
 	} else if (subscriptions_deliver(message->method, &name)) {
+		if (!json_string_is(message->method, "notifications/resources/updated"))
+			list_cache_changed(&session->lists);
 		subscriptions_notify(session, name, message->params);
 	} else if (json_string_is(message->method, "notifications/message")) {
 		logging_on_message(session, message, stream);
