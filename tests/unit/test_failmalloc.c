@@ -1,9 +1,8 @@
 /* Allocation failure: a scripted run of the whole core, over and over, and in the n-th run the n-th allocation fails; then
  * the n-th and all that follow it for a while. Whatever fails, nothing crashes, nothing leaks, every request has its one
- * response, every elicitation that was not answered by its client was cancelled, and the core is empty at the end.
- *
- * Linked with -Wl,--wrap for malloc, calloc, realloc, reallocarray, strdup and free: only what our own objects allocate is
- * counted and fails, and what the script itself needs is static. */
+ * response, every elicitation that was not answered by its client was cancelled, and the core is empty at the end. */
+#include "tests/unit/failing_heap.h"
+
 #include "proxy/message.h"
 #include "proxy/proxy.h"
 
@@ -15,75 +14,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-/* The allocator. */
-
-static struct {
-	size_t count;	   /* allocations so far */
-	size_t fail_at;	   /* which of them fails, from 1; 0: none */
-	size_t fail_until; /* the last one that fails */
-	long live;
-} heap;
-
-static bool must_fail(void)
-{
-	heap.count++;
-	return heap.fail_at && heap.count >= heap.fail_at && heap.count <= heap.fail_until;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__real_reallocarray(void *memory, size_t count, size_t size);
-char *__real_strdup(const char *text);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__wrap_reallocarray(void *memory, size_t count, size_t size);
-char *__wrap_strdup(const char *text);
-void __wrap_free(void *memory);
-
-void *__wrap_malloc(size_t size)
-{
-	void *memory = must_fail() ? NULL : __real_malloc(size);
-	heap.live += memory != NULL;
-	return memory;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	void *memory = must_fail() ? NULL : __real_calloc(count, size);
-	heap.live += memory != NULL;
-	return memory;
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-	void *grown = must_fail() ? NULL : __real_realloc(memory, size);
-	heap.live += grown != NULL && memory == NULL;
-	return grown;
-}
-
-void *__wrap_reallocarray(void *memory, size_t count, size_t size)
-{
-	void *grown = must_fail() ? NULL : __real_reallocarray(memory, count, size);
-	heap.live += grown != NULL && memory == NULL;
-	return grown;
-}
-
-char *__wrap_strdup(const char *text)
-{
-	char *copy = must_fail() ? NULL : __real_strdup(text);
-	heap.live += copy != NULL;
-	return copy;
-}
-
-void __wrap_free(void *memory)
-{
-	heap.live -= memory != NULL;
-	__real_free(memory);
-}
 
 /* The world: a clock, a server, a client. */
 
