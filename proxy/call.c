@@ -138,6 +138,7 @@ static void call_place(struct call *call, struct session *session, const struct 
 
 static void start_named(struct exchange *exchange, const struct request *request, const char *name)
 {
+	struct span cursor;
 	struct error error = {0};
 	struct call *call = call_new(exchange, request, name);
 	if (!call) {
@@ -177,6 +178,9 @@ static void start_named(struct exchange *exchange, const struct request *request
 		buf_add_span(&call->pre_answers, request->input_responses);
 	if (!buf_ok(&call->pre_answers))
 		buf_free(&call->pre_answers); /* then the questions are asked */
+	call->mirrored = tool_mirrors_apply(exchange, request);
+	call->from_start =
+		call->method->id == METHOD_TOOLS_LIST && !json_get(request->params, request->index, "cursor", &cursor);
 	call_await(call, exchange);
 	call_place(call, session, request);
 }
@@ -507,6 +511,7 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 	if (call->method->id == METHOD_TOOLS_LIST) {
 		task_learn(call->session, result);
 		rerun_learn(call->proxy, result);
+		tool_mirrors_learn(call->session, result, call->from_start);
 	}
 	int64_t code;
 	struct span value;

@@ -84,6 +84,8 @@ struct call {
 	int64_t entered_ms; /* its state */
 	int64_t waited_ms;  /* in the proxy, neither for the server nor for people */
 
+	bool mirrored;		/* HTTP headers mirror it, and were not checked yet (tool_mirrors.h) */
+	bool from_start;	/* tools/list without a cursor */
 	bool reissue;		/* the server answered -32042: the retry runs the call again */
 	int64_t not_before_ms;	/* WAITING: when it may run again */
 	bool as_task;		/* the server runs it as a task */

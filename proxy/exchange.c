@@ -4,6 +4,7 @@
 #include "proxy/era.h"
 #include "proxy/json_write.h"
 #include "proxy/logging.h"
+#include "proxy/mirror.h"
 #include "proxy/relay.h"
 #include "proxy/subscription.h"
 #include "proxy/through.h"
@@ -263,38 +264,11 @@ static bool check_meta(struct refusal *refusal, struct request *request, struct 
 	return true;
 }
 
-/* Whether a header, plain or in the Base64 form of streamable-http "Value Encoding", says the same as a JSON string. */
-static bool header_equals(struct span header, struct span string)
-{
-	static const char open[] = "=?base64?", close[] = "?=";
-	struct buf decoded = {0}, expected = {0};
-	json_decode_string(string, &expected);
-	size_t fixed = sizeof(open) - 1 + sizeof(close) - 1;
-	bool encoded = header.len >= fixed && memcmp(header.ptr, open, sizeof(open) - 1) == 0 &&
-		       memcmp(header.ptr + header.len - 2, close, 2) == 0;
-	bool valid = true;
-	if (encoded) {
-		size_t len = 0;
-		struct span inner = {header.ptr + sizeof(open) - 1, header.len - fixed};
-		valid = buf_reserve(&decoded, inner.len + 1) &&
-			sodium_base642bin((unsigned char *)decoded.data, decoded.cap, inner.ptr, inner.len, NULL, &len,
-				NULL, sodium_base64_VARIANT_ORIGINAL) == 0;
-		decoded.len = len;
-	} else {
-		buf_add_span(&decoded, header);
-	}
-	bool equal =
-		valid && buf_ok(&decoded) && buf_ok(&expected) && span_equal(buf_span(&decoded), buf_span(&expected));
-	buf_free(&decoded);
-	buf_free(&expected);
-	return equal;
-}
-
 static bool check_header(struct refusal *refusal, const char *name, struct span header, struct span body)
 {
 	if (!header.ptr)
 		return refuse(refusal, 400, RPC_HEADER_MISMATCH, "Header mismatch: the %s header is missing", name);
-	if (!header_equals(header, body))
+	if (!mirror_says(header, body))
 		return refuse(refusal, 400, RPC_HEADER_MISMATCH,
 			"Header mismatch: the %s header does not match the body", name);
 	return true;

@@ -261,7 +261,11 @@ static void go_on(struct exchange *exchange, const struct request *request, cons
 	struct call *call = own ? find_call(proxy, state->call_id) : NULL;
 	/* A state that is only for reruns never had a ticket, so nothing can tell whether it was used. */
 	bool always = may_rerun && !call && (!own || rerun_is_untracked(proxy, request));
-	if (is_repeated(call, state, answers) && !(call->lost && may_rerun && !call->delivered)) {
+	struct error error = {0};
+	if (!tool_mirrors_check_retry(exchange, request, &error)) {
+		metrics_refused(&proxy->metrics, "header_mismatch", proxy_now(proxy));
+		exchange_fail(exchange, 400, RPC_HEADER_MISMATCH, error.text, NULL);
+	} else if (is_repeated(call, state, answers) && !(call->lost && may_rerun && !call->delivered)) {
 		repeat(exchange, call);
 	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state->expires_ms && !has_kept_answer(call)) {
 		refuse(exchange, "expired", "The request state has expired", "too late");
