@@ -68,7 +68,7 @@ struct call {
 	const struct policy_rule *rule;
 	struct metrics_row *row; /* where it is counted */
 	char *subject;		 /* for logs, such as "tools/call report" */
-	char *trace;		 /* W3C trace id, or NULL */
+	char *trace;		 /* W3C trace id of the newest request, or NULL */
 	char hash[17];		 /* for logs */
 	uint8_t id[CALL_ID_BYTES];
 	uint8_t principal[PRINCIPAL_BYTES];
@@ -163,6 +163,7 @@ void call_require_urls(struct call *call, struct span error);
 void call_reissue(struct call *call, const struct request *request);
 
 /* Within the call's own files. */
+void call_take_trace(struct call *call, const struct exchange *exchange);
 void call_deliver(struct call *call, int http_status);
 void call_await(struct call *call, struct exchange *exchange);
 void call_park(struct call *call);

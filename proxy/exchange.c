@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char supported_versions[] = "{\"supported\":[\"2026-07-28\"]}";
 
@@ -49,7 +50,33 @@ static void exchange_free(struct grave *grave)
 	struct exchange *exchange = container_of(grave, struct exchange, grave);
 	free(exchange->id);
 	free(exchange->progress_token);
+	free(exchange->trace);
 	free(exchange);
+}
+
+void exchange_log(const struct exchange *exchange, enum log_level level, const char *event, const char *format, ...)
+{
+	const struct env *env = exchange->proxy->env;
+	if (level > env->log_level)
+		return;
+	char text[400];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	env->log(env->ctx, &(struct log_line){.level = level, .event = event, .trace = exchange->trace, .text = text});
+}
+
+/* The trace id of a W3C traceparent, `00-<trace id>-<parent id>-<flags>`, as a terminated copy; NULL if it is none. */
+static char *make_trace(struct span trace_parent)
+{
+	if (trace_parent.len != 57 || trace_parent.ptr[0] != '"')
+		return NULL;
+	struct span id = {trace_parent.ptr + 4, 32};
+	for (size_t i = 0; i < id.len; i++)
+		if (!strchr("0123456789abcdef", id.ptr[i]))
+			return NULL;
+	return span_dup(id);
 }
 
 static struct exchange *exchange_new(struct proxy *proxy, struct client *client, struct span id)
@@ -392,6 +419,7 @@ static void start(
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
 	}
+	exchange->trace = make_trace(request->trace_parent);
 	exchange->retried = request->request_state.ptr || request->input_responses.ptr;
 	if (request->method->id == METHOD_LISTEN)
 		subscription_start(exchange, request);

@@ -17,7 +17,7 @@ static void refuse(struct exchange *exchange, const char *reason, const char *wh
 	snprintf(text, sizeof(text), "%s; %s", what, start_again);
 	snprintf(data, sizeof(data), "{\"reason\":\"%s\"}", reason);
 	metrics_refused(&exchange->proxy->metrics, reason, proxy_now(exchange->proxy));
-	proxy_log(exchange->proxy, LOG_WARNING, "state-refused", "%s: %s", reason, why);
+	exchange_log(exchange, LOG_WARNING, "state-refused", "%s: %s", reason, why);
 	exchange_fail(exchange, 200, RPC_INVALID_PARAMS, text, data);
 }
 
@@ -174,6 +174,7 @@ static void resume_parked(struct exchange *exchange, struct call *call, const st
 	session_take_credentials(call->session, exchange->client);
 	call->caps = caps;
 	call->log_level = request->log_level;
+	call_take_trace(call, exchange);
 	call->used_round = round;
 	memcpy(call->used_answers, answers, DIGEST_BYTES);
 	call_await(call, exchange);
