@@ -42,12 +42,6 @@ static void schema_write(struct buf *out, struct span value, bool is_properties)
 	}
 }
 
-/* Whether a schema may hold the annotation: as spelled, or behind escapes. */
-static bool may_hold_header_annotation(struct span schema)
-{
-	return memmem(schema.ptr, schema.len, "x-mcp-header", 12) || memmem(schema.ptr, schema.len, "\\u", 2);
-}
-
 /* A tool whose annotations break the rules would be left out by its client, which can call it without them. */
 static bool keeps_header_annotations(struct span schema, const struct policy *policy)
 {
@@ -67,7 +61,7 @@ static void tool_write(struct buf *out, struct span tool, const struct policy *p
 			continue;
 		json_add_separator(out);
 		add_key(out, member.key);
-		if (json_key_is(member.key, "inputSchema") && may_hold_header_annotation(member.value) &&
+		if (json_key_is(member.key, "inputSchema") && mirror_may_be_asked(member.value) &&
 			!keeps_header_annotations(member.value, policy))
 			schema_write(out, member.value, false);
 		else

@@ -152,11 +152,17 @@ static bool read_schema(struct reader *reader, struct span value, const struct p
 	return true;
 }
 
+/* As spelled, or behind escapes. */
+bool mirror_may_be_asked(struct span schema)
+{
+	return memmem(schema.ptr, schema.len, "x-mcp-header", 12) || memmem(schema.ptr, schema.len, "\\u", 2);
+}
+
 bool mirror_read(struct span schema, struct buf *rules)
 {
 	struct reader reader = {.rules = rules};
 	buf_add_text(rules, "[");
-	bool good = read_schema(&reader, schema, NULL, true);
+	bool good = !mirror_may_be_asked(schema) || read_schema(&reader, schema, NULL, true);
 	buf_add_text(rules, "]");
 	return good && buf_ok(rules);
 }

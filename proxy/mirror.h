@@ -8,6 +8,9 @@
 /* Whether a header, plain or in its Base64 form, says the same as a JSON string. */
 bool mirror_says(struct span header, struct span string);
 
+/* Whether a schema may hold `x-mcp-header` annotations; a quick look that spares the long one. */
+bool mirror_may_be_asked(struct span schema);
+
 /* Reads the `x-mcp-header` annotations of a tool's inputSchema. Appends a JSON array with one element for each,
  * `["Name","key",…]`: the header's name after `Mcp-Param-`, and the way to the argument. false if one of them breaks the
  * rules of "Schema Extension", so that clients would leave the tool out; what was appended is then worth nothing. */

@@ -82,6 +82,13 @@ test('a server that cannot list its tools gets no unchecked call', { timeout: 20
   await refused(await call(valet, 'first', { region: 'eu' }), /missing/);
 });
 
+test('a list without end is given up', { timeout: 20000 }, async t => {
+  const { valet, lists } = await start(t, { ENDLESS: '1' });
+  await refused(await call(valet, 'second', { key: 'v' }), /missing/);
+  assert.equal(lists(), 100);
+  assert.match(valet.log, /"event":"headers-unchecked"/);
+});
+
 for (const face of ['http', 'stdio'])
   test(`the official client over ${face}`, { timeout: 20000 }, async t => {
     const client = await connect(t, face, server, { policy });
