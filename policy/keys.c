@@ -41,6 +41,9 @@ const struct key keys[] = {
 	{SECTION_TOP, "legacy_clients", KEY_WORD, POLICY(legacy_clients), 0, "serve", 0, 0, "refuse serve",
 		"serve: a client of an earlier revision, which opens with initialize, is passed to the server "
 		"unchanged"},
+	{SECTION_TOP, "mcp_headers", KEY_WORD, POLICY(mcp_headers), 0, "strip", 0, 0, "strip validate",
+		"strip: x-mcp-header is taken out of listed tools; validate: it is kept, and over HTTP the Mcp-Param "
+		"headers of a call must say what its arguments do"},
 
 	SIZE("message", message_bytes, "16MiB", GIB, "one message in either direction"),
 	SIZE("head", head_bytes, "32KiB", MIB, "request line and headers of an HTTP request"),

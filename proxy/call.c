@@ -67,16 +67,13 @@ static char *make_subject(const struct method *method, const char *name)
 	return text.failed ? NULL : text.data;
 }
 
-/* The trace id of a W3C traceparent, `00-<trace id>-<parent id>-<flags>`, as a terminated copy; NULL if it is none. */
-static char *make_trace(struct span trace_parent)
+void call_take_trace(struct call *call, const struct exchange *exchange)
 {
-	if (trace_parent.len != 57 || trace_parent.ptr[0] != '"')
-		return NULL;
-	struct span id = {trace_parent.ptr + 4, 32};
-	for (size_t i = 0; i < id.len; i++)
-		if (!strchr("0123456789abcdef", id.ptr[i]))
-			return NULL;
-	return span_dup(id);
+	char *trace = exchange->trace ? strdup(exchange->trace) : NULL;
+	if (exchange->trace && !trace)
+		return;
+	free(call->trace);
+	call->trace = trace;
 }
 
 static void make_hash(struct call *call)
@@ -108,7 +105,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->asked_before = request->asked;
 	buf_add_span(&call->script, request->script);
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
-	call->trace = make_trace(request->trace_parent);
+	call_take_trace(call, exchange);
 	call->subject = make_subject(request->method, name);
 	if (!call->subject || !buf_ok(&call->script)) {
 		call_free(&call->grave);
@@ -144,6 +141,7 @@ static bool is_kept(const struct call *call)
 
 static void start_named(struct exchange *exchange, const struct request *request, const char *name)
 {
+	struct span cursor;
 	struct error error = {0};
 	struct call *call = call_new(exchange, request, name);
 	if (!call) {
@@ -183,6 +181,9 @@ static void start_named(struct exchange *exchange, const struct request *request
 		buf_add_span(&call->pre_answers, request->input_responses);
 	if (!buf_ok(&call->pre_answers))
 		buf_free(&call->pre_answers); /* then the questions are asked */
+	call->mirrored = tool_mirrors_apply(exchange, request);
+	call->from_start =
+		call->method->id == METHOD_TOOLS_LIST && !json_get(request->params, request->index, "cursor", &cursor);
 	call_await(call, exchange);
 	call_place(call, session, request);
 }
@@ -523,6 +524,7 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 	if (call->method->id == METHOD_TOOLS_LIST) {
 		task_learn(call->session, result);
 		rerun_learn(call->proxy, result);
+		tool_mirrors_learn(call->session, result, call->from_start);
 	}
 	int64_t code;
 	struct span value;

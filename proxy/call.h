@@ -65,12 +65,14 @@ struct call {
 	int log_level; /* of the newest request, or LOGGING_NONE */
 
 	/* A parked call is to be small, so the flags stand together. */
-	bool sent;	/* the server owes an answer: it is in session->requests */
-	bool reissue;	/* the server answered -32042: the retry runs the call again */
-	bool as_task;	/* the server runs it as a task */
-	bool lost;	/* the server or its patience is gone: a rerun may help */
-	bool ticketed;	/* a request state names it: it is in proxy->tickets */
-	bool delivered; /* the outcome reached somebody */
+	bool sent;	 /* the server owes an answer: it is in session->requests */
+	bool mirrored;	 /* HTTP headers mirror it, and were not checked yet (tool_mirrors.h) */
+	bool from_start; /* tools/list without a cursor */
+	bool reissue;	 /* the server answered -32042: the retry runs the call again */
+	bool as_task;	 /* the server runs it as a task */
+	bool lost;	 /* the server or its patience is gone: a rerun may help */
+	bool ticketed;	 /* a request state names it: it is in proxy->tickets */
+	bool delivered;	 /* the outcome reached somebody */
 	bool retried;
 	bool counted_parked;
 	bool was_parked;
@@ -83,7 +85,7 @@ struct call {
 	const struct policy_rule *rule;
 	struct metrics_row *row; /* where it is counted */
 	char *subject;		 /* for logs, such as "tools/call report" */
-	char *trace;		 /* W3C trace id, or NULL */
+	char *trace;		 /* W3C trace id of the newest request, or NULL */
 	char hash[17];		 /* for logs */
 	uint8_t id[CALL_ID_BYTES];
 	uint8_t principal[PRINCIPAL_BYTES];
@@ -164,6 +166,7 @@ void call_require_urls(struct call *call, struct span error);
 void call_reissue(struct call *call, const struct request *request);
 
 /* Within the call's own files. */
+void call_take_trace(struct call *call, const struct exchange *exchange);
 void call_deliver(struct call *call, int http_status);
 void call_await(struct call *call, struct exchange *exchange);
 void call_park(struct call *call);

@@ -7,6 +7,7 @@
 #include "proxy/list_cache.h"
 #include "proxy/logging.h"
 #include "proxy/result.h"
+#include "proxy/tool_mirrors.h"
 #include "proxy/translate.h"
 
 enum session_state {
@@ -60,7 +61,8 @@ struct session {
 
 	struct call_list waiting, running, parked, resuming, ending;
 	struct subscription_list subscriptions;
-	int log_level; /* set upstream, or LOGGING_NONE */
+	struct tool_mirrors mirrors; /* what headers its tools ask for */
+	int log_level;		     /* set upstream, or LOGGING_NONE */
 	unsigned waiting_count;
 	TAILQ_HEAD(, server_request) server_requests;
 	unsigned server_request_count;

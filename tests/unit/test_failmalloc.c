@@ -146,8 +146,8 @@ static void serve(struct link *link, struct span text)
 	} else if (json_string_is(method, "tools/list")) {
 		say(link,
 			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"tools\":[{\"name\":\"t\",\"inputSchema\":{"
-			"\"type\":"
-			"\"object\",\"x-mcp-header\":1},\"execution\":{}}]}}",
+			"\"properties\":{\"a\":{\"type\":\"string\",\"x-mcp-header\":\"A\"}}}},{\"name\":\"u\","
+			"\"inputSchema\":{\"type\":\"object\",\"x-mcp-header\":1},\"execution\":{}}]}}",
 			(long long)number);
 	} else if (json_string_is(method, "tools/call")) {
 		serve_call(link, (long long)number, params);
@@ -252,7 +252,14 @@ static void on_respond(struct client *client, int http_status, struct buf *messa
 	buf_free(message);
 }
 
-static const struct face_ops face_ops = {.notify = on_notify, .respond = on_respond};
+static void add_headers(const struct client *client, const char *prefix, struct buf *lines)
+{
+	(void)client;
+	(void)prefix;
+	buf_add_text(lines, "Mcp-Param-A: =?base64?eA==?=\n");
+}
+
+static const struct face_ops face_ops = {.notify = on_notify, .respond = on_respond, .headers_of = add_headers};
 
 static const char meta[] =
 	"\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"progressToken\":\"t\","
@@ -353,7 +360,7 @@ static void play_calls(void)
 	request("tools/call", "\"name\":\"task\"");
 	advance(3000);
 	cancel(request("tools/call", "\"name\":\"hang\""));
-	request("tools/call", "\"name\":\"t\"");
+	request("tools/call", "\"name\":\"t\",\"arguments\":{\"a\":\"x\"}");
 	advance(10000);
 }
 
@@ -410,8 +417,10 @@ static size_t run_with(size_t fail_at, size_t fail_until, enum policy_rerun reru
 	heap.live = 0;
 	struct policy *policy = policy_default();
 	struct keyring *keys = keyring_random(&env);
-	if (policy)
+	if (policy) {
 		policy->defaults.rerun = rerun;
+		policy->mcp_headers = POLICY_HEADERS_VALIDATE;
+	}
 	if (policy && keys)
 		world.proxy = proxy_new(
 			&(struct proxy_config){.env = &env, .policy = policy, .keys = keys, .upstream = &upstream_ops});
