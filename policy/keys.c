@@ -39,8 +39,8 @@ const struct key keys[] = {
 		"the HTTP status of error -32021: 400, or 200 for clients that drop their connection on any 4xx"},
 
 	{SECTION_TOP, "legacy_clients", KEY_WORD, POLICY(legacy_clients), 0, "serve", 0, 0, "refuse serve",
-		"serve: a client of an earlier revision, which opens with initialize, is passed to the server "
-		"unchanged"},
+		"serve: a client of an earlier revision, which opens with initialize, is passed to a legacy server "
+		"unchanged, and sees a modern one as a server of its own revision"},
 
 	SIZE("message", message_bytes, "16MiB", GIB, "one message in either direction"),
 	SIZE("head", head_bytes, "32KiB", MIB, "request line and headers of an HTTP request"),
