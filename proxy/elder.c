@@ -11,13 +11,17 @@
 
 struct elder *elder_new(void)
 {
-	return calloc(1, sizeof(struct elder));
+	struct elder *elder = calloc(1, sizeof(*elder));
+	if (elder)
+		TAILQ_INIT(&elder->uris);
+	return elder;
 }
 
 void elder_free(struct elder *elder)
 {
 	if (!elder)
 		return;
+	elder_forget_uris(elder, 0);
 	buf_free(&elder->capabilities);
 	free(elder->info);
 	free(elder->level);
@@ -37,6 +41,13 @@ void elder_fail(struct relay_stream *stream, int code, const char *text)
 {
 	struct buf body = {0};
 	message_add_error(&body, code, text, NULL);
+	respond(stream, &body);
+}
+
+void elder_succeed(struct relay_stream *stream)
+{
+	struct buf body = {0};
+	buf_add_text(&body, "\"result\":{}");
 	respond(stream, &body);
 }
 
@@ -79,22 +90,28 @@ static void add_meta(struct buf *out, const struct elder *elder, struct span met
 	buf_add_text(out, "}");
 }
 
-bool elder_send_request(
-	struct relay_stream *stream, const char *method, struct span params, const struct json_index *index)
+bool elder_send(struct relay *relay, uint64_t id, const char *method, struct span params,
+	const struct json_index *index, const struct elder_call *call)
 {
 	static const char *const ours[] = {"_meta", "inputResponses", "requestState", NULL};
 	struct buf request = {0};
 	struct span meta = {0};
 	json_get(params, index, "_meta", &meta);
 	buf_reserve(&request, params.len + 512);
-	buf_printf(&request, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"%s\",\"params\":{",
-		(unsigned long long)stream->request, method);
+	buf_printf(&request, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"%s\",\"params\":{", (unsigned long long)id,
+		method);
 	elder_add_members_but(&request, params, index, ours);
-	if (stream->call)
-		elder_add_answers(&request, stream->call);
-	add_meta(&request, stream->relay->elder, meta);
+	if (call)
+		elder_add_answers(&request, call);
+	add_meta(&request, relay->elder, meta);
 	buf_add_text(&request, "}}");
-	if (session_send(stream->relay->session, UPSTREAM_REQUEST, stream->request, &request) == 0)
+	return session_send(relay->session, UPSTREAM_REQUEST, id, &request) == 0;
+}
+
+bool elder_send_request(
+	struct relay_stream *stream, const char *method, struct span params, const struct json_index *index)
+{
+	if (elder_send(stream->relay, stream->request, method, params, index, stream->call))
 		return true;
 	elder_fail(stream, RPC_INTERNAL_ERROR, "The server does not read what it is sent");
 	return false;
@@ -155,30 +172,6 @@ static void on_initialize(struct relay_stream *stream, const struct message *mes
 		elder_send_request(stream, method_name(METHOD_DISCOVER), (struct span){0}, NULL);
 }
 
-/* Appends the server's capabilities without the notifications that nobody sends here. */
-static void add_server_capabilities(struct buf *out, struct span capabilities)
-{
-	static const char *const dropped[] = {"listChanged", "subscribe", NULL};
-	struct json_member member;
-	struct json_walk walk = json_walk(capabilities, NULL);
-	buf_add_text(out, "{");
-	while (json_next_member(&walk, &member)) {
-		if (!json_key_is(member.key, "tools") && !json_key_is(member.key, "prompts") &&
-			!json_key_is(member.key, "resources")) {
-			json_add_member(out, &member);
-			continue;
-		}
-		const char *key = json_key_is(member.key, "tools")     ? "tools"
-				  : json_key_is(member.key, "prompts") ? "prompts"
-								       : "resources";
-		json_add_key(out, key);
-		buf_add_text(out, "{");
-		elder_add_members_but(out, member.value, NULL, dropped);
-		buf_add_text(out, "}");
-	}
-	buf_add_text(out, "}");
-}
-
 static void on_discovered(struct relay_stream *stream, const struct message *message)
 {
 	struct relay *relay = stream->relay;
@@ -195,11 +188,12 @@ static void on_discovered(struct relay_stream *stream, const struct message *mes
 	if (!session->proxy->upstream->has_streams)
 		session->proxy->upstream->establish(session->upstream, "2026-07-28");
 	relay_on_opened(relay, version);
+	elder_read_lists(relay->elder, capabilities);
 	json_get(message->result, &message->index, "_meta", &meta);
 	if (json_get(meta, NULL, META "serverInfo", &value) && json_type(value) == JSON_OBJECT)
 		info = value;
 	buf_printf(&body, "\"result\":{\"protocolVersion\":\"%s\",\"capabilities\":", version);
-	add_server_capabilities(&body, capabilities);
+	buf_add_span(&body, capabilities);
 	json_add_key(&body, "serverInfo");
 	buf_add_span(&body, info);
 	if (json_get(message->result, &message->index, "instructions", &value)) {
@@ -213,7 +207,6 @@ static void on_discovered(struct relay_stream *stream, const struct message *mes
 static void set_level(struct relay_stream *stream, const struct message *message)
 {
 	struct elder *elder = stream->relay->elder;
-	struct buf body = {0};
 	struct span level;
 	int number;
 	if (!json_get(message->params, &message->index, "level", &level) || !logging_read_level(level, &number)) {
@@ -222,29 +215,30 @@ static void set_level(struct relay_stream *stream, const struct message *message
 	}
 	free(elder->level);
 	elder->level = span_dup(level);
-	buf_add_text(&body, "\"result\":{}");
 	if (elder->level)
-		respond(stream, &body);
+		elder_succeed(stream);
 	else
 		elder_fail(stream, RPC_INTERNAL_ERROR, "Out of memory");
-	buf_free(&body);
 }
 
 void elder_on_request(struct relay_stream *stream, const struct message *message)
 {
 	const struct method *method = stream->method;
-	struct buf pong = {0};
+	struct error error;
 	if (json_string_is(message->method, "initialize")) {
 		on_initialize(stream, message);
 	} else if (json_string_is(message->method, "ping")) {
-		buf_add_text(&pong, "\"result\":{}");
-		respond(stream, &pong);
+		elder_succeed(stream);
 	} else if (json_string_is(message->method, "logging/setLevel")) {
 		set_level(stream, message);
+	} else if (json_string_is(message->method, "resources/subscribe")) {
+		elder_subscribe(stream, message, true);
+	} else if (json_string_is(message->method, "resources/unsubscribe")) {
+		elder_subscribe(stream, message, false);
 	} else if (!method || method->id == METHOD_DISCOVER || method->id == METHOD_LISTEN) {
 		elder_fail(stream, RPC_METHOD_NOT_FOUND, "Method not found");
-	} else if (method->may_ask && !(stream->call = elder_call_new(stream, message))) {
-		elder_fail(stream, RPC_INTERNAL_ERROR, "Out of memory");
+	} else if (method->may_ask && !(stream->call = elder_call_new(stream, message, &error))) {
+		elder_fail(stream, RPC_INTERNAL_ERROR, error.text);
 	} else {
 		elder_send_request(stream, method->name, message->params, &message->index);
 	}
@@ -268,17 +262,15 @@ static void add_result(struct buf *out, const struct relay_stream *stream, const
 	buf_free(&result);
 }
 
-static struct relay_stream *find_request(struct relay *relay, struct span id)
-{
-	int64_t number;
-	return id.ptr && json_integer(id, &number) && number > 0 ? relay_stream_of_request(relay, (uint64_t)number)
-								 : NULL;
-}
-
 static void on_response(struct relay *relay, const struct message *message)
 {
 	struct session *session = relay->session;
-	struct relay_stream *stream = find_request(relay, message->id);
+	int64_t id;
+	if (!message->id.ptr || !json_integer(message->id, &id) || id <= 0)
+		id = 0;
+	if (id && elder_on_listen_over(relay, (uint64_t)id))
+		return;
+	struct relay_stream *stream = id ? relay_stream_of_request(relay, (uint64_t)id) : NULL;
 	struct span type = {0};
 	struct buf body = {0};
 	if (!stream || stream->answered || stream->cancelled || elder_is_parked(stream)) {
@@ -315,7 +307,8 @@ void elder_on_message(struct relay *relay, const struct message *message, struct
 		session_log(relay->session, LOG_WARNING, "bad-message",
 			"a request from a server of a revision that knows none (upstream.era)");
 	else if (json_string_is(message->method, "notifications/message") ||
-		 (json_string_is(message->method, "notifications/progress") && elder_is_progress(relay, message)))
+		 (json_string_is(message->method, "notifications/progress") && elder_is_progress(relay, message)) ||
+		 elder_takes_notification(relay, message))
 		relay_pass(relay, message, whole, request);
 	else
 		session_log(relay->session, LOG_DEBUG, "notification-dropped", "%.*s", (int)message->method.len,

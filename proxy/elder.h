@@ -12,14 +12,33 @@
 #include "proxy/relay.h"
 #include "proxy/translate.h"
 
-/* What the client said of itself. */
+enum { ELDER_LISTS = 3 }; /* tools, prompts, resources */
+
+/* A resource that the client has subscribed to. */
+struct elder_uri {
+	TAILQ_ENTRY(elder_uri) link;
+	char *spelled, *text; /* with its quotes; decoded */
+	uint64_t listen;      /* the first one that asks for it */
+};
+
+/* What the client said of itself, and wants to be told. */
 struct elder {
 	enum legacy_version version; /* agreed */
 	struct capabilities caps;
 	struct buf capabilities; /* JSON text, as the server is told of them */
 	char *info;		 /* JSON text, or NULL */
 	char *level;		 /* of logging/setLevel as spelled, or NULL */
+	unsigned calls;		 /* that may be answered by questions */
 	unsigned open;		 /* questions to the client without an answer */
+
+	bool lists[ELDER_LISTS]; /* the server tells of their changes */
+	TAILQ_HEAD(, elder_uri) uris;
+	unsigned uri_count;
+	uint64_t listen; /* the subscription that is acknowledged, or 0 */
+	uint64_t asked;	 /* one of ours that is not yet, or 0 */
+	unsigned failures;
+	bool missed;	    /* changes may not have been told */
+	struct timer timer; /* asks again */
 };
 
 struct elder *elder_new(void) MUST_CHECK;
@@ -34,10 +53,14 @@ void elder_on_cancelled(struct relay_stream *stream);
 /* From the server; `request` is the id of the request on whose stream it came, or 0. */
 void elder_on_message(struct relay *relay, const struct message *message, struct span whole, uint64_t request);
 
-/* Sends the stream's request. false: that failed, and the stream is over. */
+/* Sends a request with the `_meta` that each one has; `call` is whose retry it is, or NULL. */
+bool elder_send(struct relay *relay, uint64_t id, const char *method, struct span params,
+	const struct json_index *index, const struct elder_call *call) MUST_CHECK;
+/* The same for the stream's request. false: that failed, and the stream is over. */
 bool elder_send_request(
 	struct relay_stream *stream, const char *method, struct span params, const struct json_index *index);
-/* Ends the stream with an error. */
+/* Ends the stream with an empty result, or an error. */
+void elder_succeed(struct relay_stream *stream);
 void elder_fail(struct relay_stream *stream, int code, const char *text);
 /* Appends the members of an object but for those named. */
 void elder_add_members_but(
@@ -45,8 +68,9 @@ void elder_add_members_but(
 
 /* elder_call.c: requests that the server may answer by questions. */
 
-/* NULL without memory. */
-struct elder_call *elder_call_new(struct relay_stream *stream, const struct message *message) MUST_CHECK;
+/* NULL without memory or beyond a limit; *error says which. */
+struct elder_call *elder_call_new(
+	struct relay_stream *stream, const struct message *message, struct error *error) MUST_CHECK;
 void elder_call_free(struct elder_call *call); /* may be NULL */
 /* Appends what makes a request a retry. */
 void elder_add_answers(struct buf *out, const struct elder_call *call);
@@ -55,5 +79,21 @@ void elder_on_input_required(struct elder_call *call, const struct message *mess
 bool elder_is_parked(const struct relay_stream *stream);
 /* Whether a progress notification may go to the client: progress must increase, over all rounds. */
 bool elder_is_progress(const struct relay *relay, const struct message *message);
+
+/* elder_listen.c: what the server tells unasked. */
+
+/* Which lists the server tells of, by its capabilities. */
+void elder_read_lists(struct elder *elder, struct span capabilities);
+/* The client listens; the session ends. */
+void elder_on_initialized(struct relay *relay);
+void elder_on_end(struct relay *relay);
+/* The client's resources/subscribe or unsubscribe. */
+void elder_subscribe(struct relay_stream *stream, const struct message *message, bool is_subscription);
+/* Forgets the resources that this listen was the first to ask for; of 0 all. */
+void elder_forget_uris(struct elder *elder, uint64_t listen);
+/* Reads what a notification of a subscription says. Whether it is for the client. */
+bool elder_takes_notification(struct relay *relay, const struct message *message);
+/* A request is over. false: it was no listen. */
+bool elder_on_listen_over(struct relay *relay, uint64_t id);
 
 #endif

@@ -68,20 +68,30 @@ void elder_call_free(struct elder_call *call)
 		return;
 	unpark(call);
 	drop_questions(call);
+	call->stream->relay->elder->calls--;
 	policy_unref(call->policy);
 	free(call->params);
 	free(call->state);
 	free(call);
 }
 
-struct elder_call *elder_call_new(struct relay_stream *stream, const struct message *message)
+struct elder_call *elder_call_new(struct relay_stream *stream, const struct message *message, struct error *error)
 {
 	const struct method *method = stream->method;
+	struct elder *elder = stream->relay->elder;
 	struct policy *policy = stream->relay->session->proxy->policy;
 	struct span name = {0};
-	struct elder_call *call = calloc(1, sizeof(*call));
-	if (!call)
+	/* Any of them may be parked, and is kept even if its client has gone. */
+	if (elder->calls >= policy->limits.parked_per_principal) {
+		error_set(error, ERROR_LIMIT, "Too many calls (limits.parked_per_principal)");
 		return NULL;
+	}
+	struct elder_call *call = calloc(1, sizeof(*call));
+	if (!call) {
+		error_set(error, ERROR_MEMORY, "Out of memory");
+		return NULL;
+	}
+	elder->calls++;
 	TAILQ_INIT(&call->questions);
 	call->stream = stream;
 	call->policy = policy_ref(policy);
@@ -91,6 +101,7 @@ struct elder_call *elder_call_new(struct relay_stream *stream, const struct mess
 	call->rule = text ? policy_rule(policy, method->subject, text) : &policy->defaults;
 	free(text);
 	if (message->params.ptr && !call->params) {
+		error_set(error, ERROR_MEMORY, "Out of memory");
 		elder_call_free(call);
 		return NULL;
 	}
@@ -342,6 +353,7 @@ void elder_on_cancelled(struct relay_stream *stream)
 		/* Over HTTP the end of the stream says it (basic/patterns/cancellation). */
 		session_cancel_request(session, stream->request, "The client has cancelled it");
 	}
+	elder_forget_uris(stream->relay->elder, stream->request);
 }
 
 bool elder_is_progress(const struct relay *relay, const struct message *message)

@@ -74,6 +74,8 @@ static void on_end(struct session *session, int http_status, const char *why)
 	struct proxy *proxy = session->proxy;
 	struct client *pipe = relay->pipe;
 	struct relay_stream *stream;
+	if (relay->elder)
+		elder_on_end(relay);
 	if (relay->elder && why)
 		era_doubt(proxy);
 	while ((stream = TAILQ_FIRST(&relay->streams))) {
@@ -172,7 +174,9 @@ static void on_other(struct relay *relay, const struct message *message, struct 
 	bool initialized = !is_response && json_string_is(message->method, "notifications/initialized");
 	struct buf copy = {0};
 	if (relay->elder) {
-		if (json_string_is(message->method, "notifications/cancelled"))
+		if (initialized)
+			elder_on_initialized(relay);
+		else if (json_string_is(message->method, "notifications/cancelled"))
 			on_cancelled(relay, message);
 		return;
 	}
@@ -289,6 +293,7 @@ void relay_on_opened(struct relay *relay, const char *version)
 	free(relay->version);
 	relay->version = version ? strdup(version) : NULL;
 	session_set_ready(session);
+	session->proxy->metrics.unreachable = false; /* whatever its era */
 	session_log(session, LOG_INFO, "session-ready", "of a legacy client, protocol revision %s",
 		relay->version ? relay->version : "unknown");
 }
@@ -409,6 +414,8 @@ static void on_request_failed(struct session *session, uint64_t request, int htt
 	struct relay *relay = session->owner;
 	struct relay_stream *stream = relay_stream_of_request(relay, request);
 	struct buf body = {0};
+	if (relay->elder && elder_on_listen_over(relay, request))
+		return;
 	if (!stream || stream->answered)
 		return;
 	if (stream->exchange && !stream->has_events && !stream->reader) {

@@ -6,7 +6,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport as LegacyStdio } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { CreateMessageRequestSchema, ElicitRequestSchema, EmptyResultSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+import { CreateMessageRequestSchema, ElicitRequestSchema, EmptyResultSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema, ResourceUpdatedNotificationSchema, ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { children, everything as modernCapabilities, fixture, makeClient, policyFile, post, program, serve, textOf, until } from './valet.mjs';
 
 const policy = 'version: 1\nupstream: { era: modern }\n';
@@ -108,7 +108,7 @@ test('every revision is agreed to, and another one is answered by the newest', {
     assert.equal(status, 200, text);
     const { id, result } = JSON.parse(text);
     assert.equal(id, 'i');
-    assert.deepEqual(result, { protocolVersion: agreed ?? asked, capabilities: { logging: {}, tools: {} }, serverInfo: { name: 'modern', version: '1' } });
+    assert.deepEqual(result, { protocolVersion: agreed ?? asked, capabilities: { logging: {}, resources: { subscribe: true }, tools: { listChanged: true } }, serverInfo: { name: 'modern', version: '1' } });
   }
 });
 
@@ -167,7 +167,6 @@ test('what the server hears of the client, and the log level', { timeout: 30000 
     assert.deepEqual(JSON.parse(await use(client, 'envelope')), { ...envelope, [`${name}logLevel`]: 'warning' });
     assert.equal(await use(client, 'log'), 'logged');
     assert.deepEqual(seen, ['warning', 'error']);
-    await assert.rejects(client.subscribeResource({ uri: 'file:///x' }), /resources|-32601/);
   }
 });
 
@@ -188,4 +187,70 @@ test('hidden names stay hidden, and legacy clients can be refused', { timeout: 3
   assert.ok(!(await client.listTools()).tools.some(tool => tool.name === 'confirm'));
   await assert.rejects(use(client, 'confirm', { what: 'x' }), /-32602|Not found/);
   await assert.rejects(connectHttp(t, await serve(t, modern, { policy: policy + 'legacy_clients: refuse\n' })));
+});
+
+for (const upstream of ['stdio', 'http'])
+  for (const face of ['stdio', 'http'])
+    test(`changes reach a v1 client over ${face}, the server over ${upstream}`, { timeout: 30000 }, async t => {
+      const args = upstream === 'stdio' ? ['--', ...modern] : ['--upstream', await startHttp(t)];
+      const client = face === 'stdio' ? await connectStdio(t, { args }) : await connectHttp(t, await serve(t, upstream === 'stdio' ? modern : [], { policy, args: upstream === 'stdio' ? [] : args }));
+      let changes = 0;
+      const updated = [];
+      client.setNotificationHandler(ToolListChangedNotificationSchema, () => { changes++; });
+      client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => { updated.push(params.uri); });
+      await until(async () => { await use(client, 'change'); return changes; }, 'the change of the list');
+      await Promise.all(['file:///a', 'file:///b', 'file:///b'].map(uri => client.subscribeResource({ uri })));
+      for (const uri of ['file:///c', 'file:///a', 'file:///b']) await use(client, 'touch', { uri });
+      await until(() => updated.length === 2, 'the changes of the resources');
+      await client.unsubscribeResource({ uri: 'file:///a' });
+      const before = changes;
+      for (const uri of ['file:///a', 'file:///b']) await use(client, 'touch', { uri });
+      await use(client, 'change');
+      await until(() => changes > before && updated.length === 3, 'the changes after that');
+      assert.deepEqual(updated, ['file:///a', 'file:///b', 'file:///b']);
+    });
+
+const raw = { args: ['--', 'node', fixture('modern_raw.mjs')], capabilities: { elicitation: { form: {}, url: {} } } };
+
+test('what is unusual: a URL, a state alone, questions and results that must not be', { timeout: 30000 }, async t => {
+  const client = await connectStdio(t, raw);
+  assert.equal(client.getInstructions(), 'Be raw.');
+  assert.equal(client.getServerVersion().name, 'unknown');
+  assert.equal(await use(client, 'url'), 'accept');
+  assert.equal(await use(client, 'state'), 'again');
+  await assert.rejects(use(client, 'rude'), /did not declare/);
+  await assert.rejects(use(client, 'odd'), /unknown type/);
+  const progress = [];
+  assert.equal(await use(client, 'steps', {}, { onprogress: p => progress.push(p.progress) }), 'stepped');
+  assert.deepEqual(progress, [1, 2, 3]);
+});
+
+test('payload bytes are the same', { timeout: 20000 }, async t => {
+  const valet = await serve(t, ['node', fixture('modern_raw.mjs')], { policy });
+  const initialize = await post(valet, JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'raw', version: '1' } } }));
+  const bytes = '{"n":9223372036854775807,"d":1.0,"e":1e400,"s":"\\u0061\\/","z":-0, "z":1}';
+  const { text } = await post(valet, `{"jsonrpc":"2.0","id":"\\u0031","method":"tools/call","params":{"name":"echo","arguments":${bytes}}}`, { 'mcp-session-id': initialize.headers['mcp-session-id'] });
+  assert.equal(text, `{"jsonrpc":"2.0","id":"\\u0031","result":{"content":[],"structuredContent":${bytes}}}`);
+});
+
+test('a subscription that the server ends is renewed, and the client looks again', { timeout: 30000 }, async t => {
+  const client = await connectStdio(t, raw);
+  let changes = 0;
+  client.setNotificationHandler(ToolListChangedNotificationSchema, () => { changes++; });
+  for (const expected of [1, 2]) {
+    await use(client, 'hang up');
+    await until(() => changes === expected, 'the change');
+  }
+});
+
+test('calls are limited', { timeout: 30000 }, async t => {
+  const client = await connectStdio(t, { ...raw, policy: policy + 'limits: { parked_per_principal: 1 }\n' });
+  client.waits = () => new Promise(resolve => { client.goOn = () => resolve({ action: 'decline' }); });
+  const first = use(client, 'url');
+  await until(() => client.asked.length, 'the question');
+  await assert.rejects(use(client, 'url'), /limits\.parked_per_principal/);
+  client.goOn();
+  assert.equal(await first, 'decline');
+  client.waits = undefined;
+  assert.equal(await use(client, 'url'), 'accept');
 });
