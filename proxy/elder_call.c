@@ -14,7 +14,8 @@ struct question {
 	enum policy_kind kind;
 	char *key; /* as spelled, without its quotes */
 	struct buf request;
-	struct buf answer; /* empty: there is none yet */
+	bool answered;
+	struct buf answer;
 };
 
 struct elder_call {
@@ -157,7 +158,7 @@ static void fail_call(struct elder_call *call, const char *text)
 	const struct question *question;
 	if (call->parked)
 		TAILQ_FOREACH (question, &call->questions, link)
-			if (!question->answer.len)
+			if (!question->answered)
 				withdraw(stream, question, "the request that it belongs to has failed");
 	unpark(call);
 	elder_fail(stream, RPC_INTERNAL_ERROR, text);
@@ -165,6 +166,7 @@ static void fail_call(struct elder_call *call, const char *text)
 
 static void answer_question(struct elder_call *call, struct question *question, struct span answer)
 {
+	question->answered = true;
 	buf_add_span(&question->answer, answer);
 	call->answer_bytes += answer.len;
 	call->open--;
@@ -178,12 +180,12 @@ static void on_timeout(void *arg)
 	struct elder_call *call = arg;
 	struct question *question;
 	TAILQ_FOREACH (question, &call->questions, link)
-		if (!question->answer.len && question->kind != POLICY_ELICITATION) {
+		if (!question->answered && question->kind != POLICY_ELICITATION) {
 			fail_call(call, "The client did not answer the server's question in time (park)");
 			return;
 		}
 	TAILQ_FOREACH (question, &call->questions, link)
-		if (!question->answer.len) {
+		if (!question->answered) {
 			withdraw(call->stream, question, "it took too long");
 			answer_question(call, question, cancel);
 		}
@@ -242,8 +244,12 @@ static const char *add_question(struct elder_call *call, const struct json_membe
 static const char *add_questions(struct elder_call *call, struct span requests)
 {
 	struct json_member entry;
-	struct json_walk walk = json_walk(requests, NULL);
 	const char *fault = NULL;
+	if (!requests.ptr && call->state)
+		return NULL;
+	if (!requests.ptr || json_type(requests) != JSON_OBJECT)
+		return "The server asks for input, and does not say for which";
+	struct json_walk walk = json_walk(requests, NULL);
 	while (!fault && json_next_member(&walk, &entry))
 		fault = add_question(call, &entry);
 	return fault;
@@ -307,7 +313,7 @@ static struct question *find_question(struct relay *relay, struct span id, struc
 		if (!elder_is_parked(stream))
 			continue;
 		TAILQ_FOREACH (question, &stream->call->questions, link)
-			if (question->id == (uint64_t)number && !question->answer.len) {
+			if (question->id == (uint64_t)number && !question->answered) {
 				*call = stream->call;
 				return question;
 			}
@@ -345,7 +351,7 @@ void elder_on_cancelled(struct relay_stream *stream)
 	const struct question *question;
 	if (stream->call && stream->call->parked) {
 		TAILQ_FOREACH (question, &stream->call->questions, link)
-			if (!question->answer.len)
+			if (!question->answered)
 				withdraw(stream, question, "the request that it belongs to was cancelled");
 		unpark(stream->call);
 		drop_questions(stream->call);

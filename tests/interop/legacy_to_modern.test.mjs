@@ -182,6 +182,17 @@ test('the loss of the server', { timeout: 30000 }, async t => {
   assert.equal(await use(again, 'confirm', { what: 'x' }), 'deleted x old');
 });
 
+test('an orderly end while a question is open', { timeout: 30000 }, async t => {
+  const valet = await serve(t, modern, { policy: policy + 'deadlines: { shutdown: 300ms }\n' });
+  const client = await connectHttp(t, valet);
+  client.waits = () => new Promise(() => {});
+  const pending = use(client, 'confirm', { what: 'x' });
+  await until(() => client.asked.length, 'the question');
+  valet.child.kill('SIGTERM');
+  await assert.rejects(pending);
+  assert.deepEqual(await valet.exited, { code: 0, signal: null });
+});
+
 test('hidden names stay hidden, and legacy clients can be refused', { timeout: 30000 }, async t => {
   const client = await connectStdio(t, { policy: policy + 'rules:\n  - match: { tool: "confirm" }\n    hide: true\n' });
   assert.ok(!(await client.listTools()).tools.some(tool => tool.name === 'confirm'));
@@ -220,6 +231,7 @@ test('what is unusual: a URL, a state alone, questions and results that must not
   assert.equal(await use(client, 'state'), 'again');
   await assert.rejects(use(client, 'rude'), /did not declare/);
   await assert.rejects(use(client, 'odd'), /unknown type/);
+  await assert.rejects(use(client, 'empty'), /does not say for which/);
   const progress = [];
   assert.equal(await use(client, 'steps', {}, { onprogress: p => progress.push(p.progress) }), 'stepped');
   assert.deepEqual(progress, [1, 2, 3]);
