@@ -229,6 +229,8 @@ void elder_on_request(struct relay_stream *stream, const struct message *message
 		on_initialize(stream, message);
 	} else if (json_string_is(message->method, "ping")) {
 		elder_succeed(stream);
+	} else if (stream->relay->session->state != SESSION_READY) {
+		elder_fail(stream, RPC_INVALID_REQUEST, "The session is not initialized yet");
 	} else if (json_string_is(message->method, "logging/setLevel")) {
 		set_level(stream, message);
 	} else if (json_string_is(message->method, "resources/subscribe")) {
@@ -306,9 +308,11 @@ void elder_on_message(struct relay *relay, const struct message *message, struct
 	else if (message->kind == MESSAGE_REQUEST)
 		session_log(relay->session, LOG_WARNING, "bad-message",
 			"a request from a server of a revision that knows none (upstream.era)");
+	else if (json_string_is(message->method, "notifications/subscriptions/acknowledged"))
+		elder_on_acknowledged(relay, message);
 	else if (json_string_is(message->method, "notifications/message") ||
 		 (json_string_is(message->method, "notifications/progress") && elder_is_progress(relay, message)) ||
-		 elder_takes_notification(relay, message))
+		 elder_is_subscribed(relay, message))
 		relay_pass(relay, message, whole, request);
 	else
 		session_log(relay->session, LOG_DEBUG, "notification-dropped", "%.*s", (int)message->method.len,

@@ -91,8 +91,10 @@ void elder_on_end(struct relay *relay);
 void elder_subscribe(struct relay_stream *stream, const struct message *message, bool is_subscription);
 /* Forgets the resources that this listen was the first to ask for; of 0 all. */
 void elder_forget_uris(struct elder *elder, uint64_t listen);
-/* Reads what a notification of a subscription says. Whether it is for the client. */
-bool elder_takes_notification(struct relay *relay, const struct message *message);
+/* notifications/subscriptions/acknowledged. */
+void elder_on_acknowledged(struct relay *relay, const struct message *message);
+/* Whether a notification is of the subscription that counts. */
+bool elder_is_subscribed(const struct relay *relay, const struct message *message);
 /* A request is over. false: it was no listen. */
 bool elder_on_listen_over(struct relay *relay, uint64_t id);
 

@@ -234,10 +234,22 @@ static void tell_all(struct relay *relay)
 	}
 }
 
-static void on_acknowledged(struct relay *relay, uint64_t id, const struct message *message)
+/* The subscription that a notification belongs to, or 0. */
+static uint64_t subscription_of(const struct message *message)
+{
+	struct span meta, value;
+	int64_t id;
+	bool is_named = json_get(message->params, &message->index, "_meta", &meta) &&
+			json_get(meta, NULL, "io.modelcontextprotocol/subscriptionId", &value) &&
+			json_integer(value, &id) && id > 0;
+	return is_named ? (uint64_t)id : 0;
+}
+
+void elder_on_acknowledged(struct relay *relay, const struct message *message)
 {
 	struct elder *elder = relay->elder;
-	struct relay_stream *stream = relay_stream_of_request(relay, id);
+	uint64_t id = subscription_of(message);
+	struct relay_stream *stream = id ? relay_stream_of_request(relay, id) : NULL;
 	bool is_newest = id > elder->listen;
 	end(relay->session, is_newest ? elder->listen : id);
 	if (is_newest) {
@@ -260,19 +272,10 @@ static void on_acknowledged(struct relay *relay, uint64_t id, const struct messa
 	}
 }
 
-bool elder_takes_notification(struct relay *relay, const struct message *message)
+bool elder_is_subscribed(const struct relay *relay, const struct message *message)
 {
-	struct span meta, value;
-	int64_t id;
-	if (!json_get(message->params, &message->index, "_meta", &meta) ||
-		!json_get(meta, NULL, "io.modelcontextprotocol/subscriptionId", &value) || !json_integer(value, &id) ||
-		id <= 0)
-		return false;
-	if (json_string_is(message->method, "notifications/subscriptions/acknowledged"))
-		on_acknowledged(relay, (uint64_t)id, message);
-	else
-		return (uint64_t)id == relay->elder->listen;
-	return false;
+	uint64_t id = subscription_of(message);
+	return id && id == relay->elder->listen;
 }
 
 bool elder_on_listen_over(struct relay *relay, uint64_t id)

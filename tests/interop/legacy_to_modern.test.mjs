@@ -255,6 +255,24 @@ test('a subscription that the server ends is renewed, and the client looks again
   }
 });
 
+test('nothing reaches the server before an initialize that can be read', { timeout: 20000 }, async t => {
+  const child = spawn(program, ['--policy', policyFile(t, policy), '--log-level', 'error', ...raw.args], { stdio: ['pipe', 'pipe', 'inherit'] });
+  t.after(() => child.kill('SIGKILL'));
+  let out = '';
+  child.stdout.on('data', data => { out += data; });
+  const ask = async (id, method, params) => {
+    child.stdin.write(JSON.stringify({ jsonrpc: '2.0', id, method, params }) + '\n');
+    return until(() => out.split('\n').slice(0, -1).map(line => JSON.parse(line)).find(message => message.id === id), `the answer to ${method}`);
+  };
+  const hello = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'raw', version: '1' } };
+  assert.equal((await ask(1, 'initialize', { ...hello, capabilities: [] })).error.code, -32602);
+  assert.equal((await ask(2, 'tools/call', { name: 'state' })).error.code, -32600);
+  assert.equal((await ask(3, 'initialize', hello)).result.protocolVersion, '2025-06-18');
+  assert.equal((await ask(4, 'initialize', hello)).error.code, -32600);
+  assert.equal(textOf((await ask(5, 'tools/call', { name: 'state' })).result), 'again');
+  assert.equal((await ask(6, 'tools/nothing', {})).error.code, -32601);
+});
+
 test('calls are limited', { timeout: 30000 }, async t => {
   const client = await connectStdio(t, { ...raw, policy: policy + 'limits: { parked_per_principal: 1 }\n' });
   client.waits = () => new Promise(resolve => { client.goOn = () => resolve({ action: 'decline' }); });
