@@ -41,6 +41,9 @@ const struct key keys[] = {
 	{SECTION_TOP, "legacy_clients", KEY_WORD, POLICY(legacy_clients), 0, "serve", 0, 0, "refuse serve",
 		"serve: a client of an earlier revision, which opens with initialize, is passed to a legacy server "
 		"unchanged, and sees a modern one as a server of its own revision"},
+	{SECTION_TOP, "mcp_headers", KEY_WORD, POLICY(mcp_headers), 0, "strip", 0, 0, "strip validate",
+		"strip: x-mcp-header is taken out of listed tools; validate: it is kept, and over HTTP the Mcp-Param "
+		"headers of a call must say what its arguments do"},
 
 	SIZE("message", message_bytes, "16MiB", GIB, "one message in either direction"),
 	SIZE("head", head_bytes, "32KiB", MIB, "request line and headers of an HTTP request"),
@@ -48,6 +51,7 @@ const struct key keys[] = {
 	SIZE("upstream_queue", upstream_queue_bytes, "64MiB", GIB, "written and not yet read by one session's server"),
 	SIZE("state", state_bytes, "64KiB", MIB, "the answers in one request state, for a rerun"),
 	SIZE("replay", replay_bytes, "1MiB", GIB, "events of one legacy client's session, kept for when it comes back"),
+	SIZE("cache", cache_bytes, "1MiB", GIB, "lists of one session that are kept (deadlines.lists)"),
 	{SECTION_LIMITS, "body_rate", KEY_SIZE, POLICY(min_body_rate), 0, "1KiB", 1, GIB, NULL,
 		"the least that the body of an HTTP request must arrive at, per second"},
 	COUNT(exchanges, 1000000, "4096", "requests without a response, over all clients"),
@@ -77,6 +81,8 @@ const struct key keys[] = {
 	DEADLINE(head, "10s", 100, HOUR, "the whole head of an HTTP request"),
 	DEADLINE(idle_connection, "60s", 100, DAY, "between two requests of an HTTP connection"),
 	DEADLINE(stream_keepalive, "15s", 100, HOUR, "between comments on an open event stream"),
+	DEADLINE(lists, "0s", 0, DAY,
+		"a list that the server gave is given again without asking it, until it says that one has changed"),
 	DEADLINE(exit, "2s", 10, MINUTE, "each step of ending a server: stdin closed, SIGTERM, SIGKILL"),
 	DEADLINE(shutdown, "10s", 0, HOUR, "running calls after SIGTERM"),
 	DEADLINE(restart, "30s", 100, HOUR, "the longest pause between failed starts of the server"),

@@ -32,6 +32,7 @@ enum policy_rerun { POLICY_RERUN_NEVER, POLICY_RERUN_IF_LOST, POLICY_RERUN_ALWAY
 enum policy_scope { POLICY_SCOPE_PRIVATE, POLICY_SCOPE_PUBLIC };
 enum policy_attribution { POLICY_ATTRIBUTION_AUTO, POLICY_ATTRIBUTION_STREAM, POLICY_ATTRIBUTION_SERIAL };
 enum policy_legacy_clients { POLICY_LEGACY_REFUSE, POLICY_LEGACY_SERVE };
+enum policy_mcp_headers { POLICY_HEADERS_STRIP, POLICY_HEADERS_VALIDATE };
 enum policy_principal { POLICY_PRINCIPAL_AUTHORIZATION, POLICY_PRINCIPAL_HEADER, POLICY_PRINCIPAL_NONE };
 
 /* What is decided for one tool, prompt or resource: a rule of the file on top of `defaults`. */
@@ -69,6 +70,7 @@ struct policy_limits {
 	unsigned sessions;	       /* sessions */
 	unsigned sessions_per_principal;
 	unsigned legacy_sessions; /* legacy_sessions: of legacy clients, for one principal */
+	size_t cache_bytes;	  /* cache: lists of one session */
 	size_t replay_bytes;	  /* replay: events of one legacy client's session */
 	unsigned pool;		  /* pool: sessions for one principal and capability set */
 	unsigned connections;	  /* connections: HTTP connections in all */
@@ -94,6 +96,7 @@ struct policy_deadlines {
 	int64_t shutdown_ms;	     /* shutdown: running calls after SIGTERM */
 	int64_t restart_ms;	     /* restart: longest back-off between failed starts */
 	int64_t url_wait_ms; /* url_wait: for a server to say that a URL elicitation is complete, before its call runs again */
+	int64_t lists_ms;   /* lists: a list is given again without asking the server */
 	int64_t probe_ms;   /* probe: upstream.era: auto, the answer to the question */
 	int64_t connect_ms; /* connect: reaching an HTTP upstream */
 };
@@ -117,6 +120,7 @@ struct policy {
 	char **origins;		/* origins that browsers may call from, besides none */
 	size_t origin_count;
 	enum policy_legacy_clients legacy_clients;
+	enum policy_mcp_headers mcp_headers; /* what becomes of x-mcp-header in listed tools */
 	int missing_capability_status; /* http_status_for_missing_capability: 400, or 200 for clients that drop a connection on 4xx */
 	size_t min_body_rate; /* min_body_rate: bytes a second that an HTTP body must arrive at */
 	struct policy_limits limits;

@@ -150,6 +150,15 @@ struct span buf_span(const struct buf *buf)
 	return (struct span){buf->data, buf->len};
 }
 
+void buf_trim(struct buf *buf)
+{
+	char *data = buf->len && buf->len < buf->cap ? realloc(buf->data, buf->len) : NULL;
+	if (!data)
+		return;
+	buf->data = data;
+	buf->cap = buf->len;
+}
+
 struct buf buf_take(struct buf *buf)
 {
 	struct buf taken = *buf;

@@ -67,16 +67,13 @@ static char *make_subject(const struct method *method, const char *name)
 	return text.failed ? NULL : text.data;
 }
 
-/* The trace id of a W3C traceparent, `00-<trace id>-<parent id>-<flags>`, as a terminated copy; NULL if it is none. */
-static char *make_trace(struct span trace_parent)
+void call_take_trace(struct call *call, const struct exchange *exchange)
 {
-	if (trace_parent.len != 57 || trace_parent.ptr[0] != '"')
-		return NULL;
-	struct span id = {trace_parent.ptr + 4, 32};
-	for (size_t i = 0; i < id.len; i++)
-		if (!strchr("0123456789abcdef", id.ptr[i]))
-			return NULL;
-	return span_dup(id);
+	char *trace = exchange->trace ? strdup(exchange->trace) : NULL;
+	if (exchange->trace && !trace)
+		return;
+	free(call->trace);
+	call->trace = trace;
 }
 
 static void make_hash(struct call *call)
@@ -108,7 +105,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->asked_before = request->asked;
 	buf_add_span(&call->script, request->script);
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
-	call->trace = make_trace(request->trace_parent);
+	call_take_trace(call, exchange);
 	call->subject = make_subject(request->method, name);
 	if (!call->subject || !buf_ok(&call->script)) {
 		call_free(&call->grave);
@@ -136,8 +133,15 @@ static void call_place(struct call *call, struct session *session, const struct 
 		session_pump(session);
 }
 
+/* Whether its result may be given again to others. */
+static bool is_kept(const struct call *call)
+{
+	return call->method->list_member && call->policy->deadlines.lists_ms > 0;
+}
+
 static void start_named(struct exchange *exchange, const struct request *request, const char *name)
 {
+	struct span cursor;
 	struct error error = {0};
 	struct call *call = call_new(exchange, request, name);
 	if (!call) {
@@ -149,8 +153,8 @@ static void start_named(struct exchange *exchange, const struct request *request
 		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
 		return;
 	}
-	/* Only what may come back under a request state has to be known again. */
-	if (call->method->may_ask && capabilities_can_ask(&call->caps) &&
+	/* Only what may come back under a request state, or from the cache, has to be known again. */
+	if (((call->method->may_ask && capabilities_can_ask(&call->caps)) || is_kept(call)) &&
 		digest_json(call->digest, request->method->name, request->params,
 			(const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
 		call_free(&call->grave);
@@ -177,6 +181,9 @@ static void start_named(struct exchange *exchange, const struct request *request
 		buf_add_span(&call->pre_answers, request->input_responses);
 	if (!buf_ok(&call->pre_answers))
 		buf_free(&call->pre_answers); /* then the questions are asked */
+	call->mirrored = tool_mirrors_apply(exchange, request);
+	call->from_start =
+		call->method->id == METHOD_TOOLS_LIST && !json_get(request->params, request->index, "cursor", &cursor);
 	call_await(call, exchange);
 	call_place(call, session, request);
 }
@@ -455,6 +462,16 @@ void call_send(struct call *call)
 		call_end(call, CALL_END_ANSWERED, "discover", &body);
 		return;
 	}
+	if (is_kept(call)) {
+		struct span kept = list_cache_find(&session->lists, call->digest, call->policy, proxy_now(proxy));
+		if (kept.ptr) {
+			struct buf body = {0};
+			buf_add_span(&body, kept);
+			call_end(call, CALL_END_ANSWERED, "kept list", &body);
+			return;
+		}
+		call->lists_changes = session->lists.changes;
+	}
 	call_drop_inputs(call, false); /* of a round that went before */
 	call->not_before_ms = 0;
 	translate_for_version(call->method, session->version, &call->request);
@@ -507,6 +524,7 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 	if (call->method->id == METHOD_TOOLS_LIST) {
 		task_learn(call->session, result);
 		rerun_learn(call->proxy, result);
+		tool_mirrors_learn(call->session, result, call->from_start);
 	}
 	int64_t code;
 	struct span value;
@@ -517,6 +535,9 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 	}
 	struct buf body = {0};
 	write_body(call, result, error, index, &body);
+	if (is_kept(call) && !error.ptr && buf_ok(&body))
+		list_cache_keep(&call->session->lists, call->digest, call->policy, message_body(&body),
+			call->lists_changes, proxy_now(call->proxy) + call->policy->deadlines.lists_ms);
 	call_end(call, CALL_END_ANSWERED, error.ptr ? "error" : "result", &body);
 }
 

@@ -62,31 +62,45 @@ struct call {
 	struct proxy *proxy;
 	struct session *session; /* NULL when finished */
 	enum call_state state;
+	int log_level; /* of the newest request, or LOGGING_NONE */
+
+	/* A parked call is to be small, so the flags stand together. */
+	bool sent;	 /* the server owes an answer: it is in session->requests */
+	bool mirrored;	 /* HTTP headers mirror it, and were not checked yet (tool_mirrors.h) */
+	bool from_start; /* tools/list without a cursor */
+	bool reissue;	 /* the server answered -32042: the retry runs the call again */
+	bool as_task;	 /* the server runs it as a task */
+	bool lost;	 /* the server or its patience is gone: a rerun may help */
+	bool ticketed;	 /* a request state names it: it is in proxy->tickets */
+	bool delivered;	 /* the outcome reached somebody */
+	bool retried;
+	bool counted_parked;
+	bool was_parked;
+	bool has_progress;
+	bool cancel_sent; /* ENDING: notifications/cancelled went out */
+	bool recycle;	  /* ENDING: the session is retired if the call does not end */
 
 	const struct method *method;
 	struct policy *policy; /* a reference: the rule outlives a reload */
 	const struct policy_rule *rule;
 	struct metrics_row *row; /* where it is counted */
 	char *subject;		 /* for logs, such as "tools/call report" */
-	char *trace;		 /* W3C trace id, or NULL */
+	char *trace;		 /* W3C trace id of the newest request, or NULL */
 	char hash[17];		 /* for logs */
 	uint8_t id[CALL_ID_BYTES];
 	uint8_t principal[PRINCIPAL_BYTES];
 	uint8_t digest[DIGEST_BYTES]; /* of the request */
 	struct capabilities caps;     /* of the newest request */
-	int log_level;		      /* of the newest request, or LOGGING_NONE */
+	uint64_t lists_changes;	      /* of the session, when a list was asked for */
 
 	struct buf request;   /* the upstream message, until it is sent */
 	uint64_t upstream_id; /* its id; 0: there is no upstream message */
-	bool sent;	      /* the server owes an answer: it is in session->requests */
 	int64_t budget_ms;    /* what is left of the server's time; stands still while people think */
 	int64_t running_since_ms;
 	int64_t entered_ms; /* its state */
 	int64_t waited_ms;  /* in the proxy, neither for the server nor for people */
 
-	bool reissue;		/* the server answered -32042: the retry runs the call again */
 	int64_t not_before_ms;	/* WAITING: when it may run again */
-	bool as_task;		/* the server runs it as a task */
 	char *task_id;		/* as spelled, or NULL */
 	uint64_t progress_id;	/* its progress token upstream: the id of its first request */
 	struct buf spare;	/* a copy of the request, for a second try as a task */
@@ -95,11 +109,7 @@ struct call {
 	struct buf answers;   /* given so far, for the script of a rerun */
 	struct buf script;    /* answers that this run was started with: a JSON array */
 	uint64_t script_used; /* of them, one bit each */
-	bool lost;	      /* the server or its patience is gone: a rerun may help */
 
-	bool ticketed; /* a request state names it: it is in proxy->tickets */
-	bool counted_parked;
-	bool was_parked;
 	uint64_t parked_after; /* the session's newest server request when it parked last */
 	uint32_t round;	       /* of the newest request state; 0: none yet */
 	int64_t expires_ms;    /* of the newest request state, monotonic clock */
@@ -112,14 +122,9 @@ struct call {
 	struct input_list inputs;
 	struct exchange_list waiters; /* exchanges that get the next outcome */
 	struct buf outcome;	      /* body of the newest response, for the same retry again */
-	bool delivered;		      /* the outcome reached somebody */
-	bool retried;
 
 	struct buf progress; /* the newest progress params that nobody could be told yet */
 	double last_progress;
-	bool has_progress;
-	bool cancel_sent;   /* ENDING: notifications/cancelled went out */
-	bool recycle;	    /* ENDING: the session is retired if the call does not end */
 	struct timer timer; /* the deadline of its state */
 };
 
@@ -161,6 +166,7 @@ void call_require_urls(struct call *call, struct span error);
 void call_reissue(struct call *call, const struct request *request);
 
 /* Within the call's own files. */
+void call_take_trace(struct call *call, const struct exchange *exchange);
 void call_deliver(struct call *call, int http_status);
 void call_await(struct call *call, struct exchange *exchange);
 void call_park(struct call *call);

@@ -4,6 +4,7 @@
 #include "proxy/era.h"
 #include "proxy/json_write.h"
 #include "proxy/logging.h"
+#include "proxy/mirror.h"
 #include "proxy/relay.h"
 #include "proxy/subscription.h"
 #include "proxy/through.h"
@@ -11,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char supported_versions[] = "{\"supported\":[\"2026-07-28\"]}";
 
@@ -48,7 +50,33 @@ static void exchange_free(struct grave *grave)
 	struct exchange *exchange = container_of(grave, struct exchange, grave);
 	free(exchange->id);
 	free(exchange->progress_token);
+	free(exchange->trace);
 	free(exchange);
+}
+
+void exchange_log(const struct exchange *exchange, enum log_level level, const char *event, const char *format, ...)
+{
+	const struct env *env = exchange->proxy->env;
+	if (level > env->log_level)
+		return;
+	char text[400];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	env->log(env->ctx, &(struct log_line){.level = level, .event = event, .trace = exchange->trace, .text = text});
+}
+
+/* The trace id of a W3C traceparent, `00-<trace id>-<parent id>-<flags>`, as a terminated copy; NULL if it is none. */
+static char *make_trace(struct span trace_parent)
+{
+	if (trace_parent.len != 57 || trace_parent.ptr[0] != '"')
+		return NULL;
+	struct span id = {trace_parent.ptr + 4, 32};
+	for (size_t i = 0; i < id.len; i++)
+		if (!strchr("0123456789abcdef", id.ptr[i]))
+			return NULL;
+	return span_dup(id);
 }
 
 static struct exchange *exchange_new(struct proxy *proxy, struct client *client, struct span id)
@@ -263,38 +291,11 @@ static bool check_meta(struct refusal *refusal, struct request *request, struct 
 	return true;
 }
 
-/* Whether a header, plain or in the Base64 form of streamable-http "Value Encoding", says the same as a JSON string. */
-static bool header_equals(struct span header, struct span string)
-{
-	static const char open[] = "=?base64?", close[] = "?=";
-	struct buf decoded = {0}, expected = {0};
-	json_decode_string(string, &expected);
-	size_t fixed = sizeof(open) - 1 + sizeof(close) - 1;
-	bool encoded = header.len >= fixed && memcmp(header.ptr, open, sizeof(open) - 1) == 0 &&
-		       memcmp(header.ptr + header.len - 2, close, 2) == 0;
-	bool valid = true;
-	if (encoded) {
-		size_t len = 0;
-		struct span inner = {header.ptr + sizeof(open) - 1, header.len - fixed};
-		valid = buf_reserve(&decoded, inner.len + 1) &&
-			sodium_base642bin((unsigned char *)decoded.data, decoded.cap, inner.ptr, inner.len, NULL, &len,
-				NULL, sodium_base64_VARIANT_ORIGINAL) == 0;
-		decoded.len = len;
-	} else {
-		buf_add_span(&decoded, header);
-	}
-	bool equal =
-		valid && buf_ok(&decoded) && buf_ok(&expected) && span_equal(buf_span(&decoded), buf_span(&expected));
-	buf_free(&decoded);
-	buf_free(&expected);
-	return equal;
-}
-
 static bool check_header(struct refusal *refusal, const char *name, struct span header, struct span body)
 {
 	if (!header.ptr)
 		return refuse(refusal, 400, RPC_HEADER_MISMATCH, "Header mismatch: the %s header is missing", name);
-	if (!header_equals(header, body))
+	if (!mirror_says(header, body))
 		return refuse(refusal, 400, RPC_HEADER_MISMATCH,
 			"Header mismatch: the %s header does not match the body", name);
 	return true;
@@ -418,6 +419,7 @@ static void start(
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
 	}
+	exchange->trace = make_trace(request->trace_parent);
 	exchange->retried = request->request_state.ptr || request->input_responses.ptr;
 	if (request->method->id == METHOD_LISTEN)
 		subscription_start(exchange, request);

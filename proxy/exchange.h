@@ -25,6 +25,7 @@ struct exchange {
 	struct relay_stream *stream;	   /* of a legacy client's session, or NULL */
 	char *id;			   /* as spelled */
 	char *progress_token;		   /* as spelled, or NULL */
+	char *trace;			   /* W3C trace id, or NULL */
 	bool retried;			   /* it carried a requestState */
 };
 
@@ -32,6 +33,9 @@ struct exchange {
 struct exchange *exchange_admit(struct proxy *proxy, struct client *client, struct span id) MUST_CHECK;
 /* Answers a message that gets no exchange with an error. */
 void exchange_reject(struct client *client, struct span id, int http_status, int code, const char *text);
+/* Logs an event of a request that has no call. */
+void exchange_log(const struct exchange *exchange, enum log_level level, const char *event, const char *format, ...)
+	PRINTF_LIKE(4, 5);
 /* Ends the exchange with a whole message, whose content is taken. */
 void exchange_deliver(struct exchange *exchange, int http_status, struct buf *message);
 /* Ends the exchange without a response. */

@@ -30,7 +30,7 @@ struct face_ops {
 	bool (*send)(struct client *client, struct buf *message) MUST_CHECK;
 	/* Ends what the client has open without a response: its event stream over HTTP, the connection over stdio. */
 	void (*finish)(struct client *client);
-	/* A header of the request that is being received, by its lower-case name. NULL where there are no headers. */
+	/* A header of the request that has no response yet, by its lower-case name. NULL where there are no headers. */
 	bool (*header)(const struct client *client, const char *name, struct span *value);
 	/* Appends the headers whose names begin with `prefix` (lower case), each as a line `Name: value` ended by LF. NULL where
 	 * there are no headers. */

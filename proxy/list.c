@@ -1,6 +1,7 @@
 #include "proxy/list.h"
 
 #include "proxy/json_write.h"
+#include "proxy/mirror.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,13 +42,16 @@ static void schema_write(struct buf *out, struct span value, bool is_properties)
 	}
 }
 
-/* Whether a schema may hold the annotation: as spelled, or behind escapes. */
-static bool may_hold_header_annotation(struct span schema)
+/* A tool whose annotations break the rules would be left out by its client, which can call it without them. */
+static bool keeps_header_annotations(struct span schema, const struct policy *policy)
 {
-	return memmem(schema.ptr, schema.len, "x-mcp-header", 12) || memmem(schema.ptr, schema.len, "\\u", 2);
+	struct buf rules = {0};
+	bool keeps = policy->mcp_headers == POLICY_HEADERS_VALIDATE && mirror_read(schema, &rules);
+	buf_free(&rules);
+	return keeps;
 }
 
-static void tool_write(struct buf *out, struct span tool)
+static void tool_write(struct buf *out, struct span tool, const struct policy *policy)
 {
 	struct json_member member;
 	struct json_walk walk = json_walk(tool, NULL);
@@ -57,7 +61,8 @@ static void tool_write(struct buf *out, struct span tool)
 			continue;
 		json_add_separator(out);
 		add_key(out, member.key);
-		if (json_key_is(member.key, "inputSchema") && may_hold_header_annotation(member.value))
+		if (json_key_is(member.key, "inputSchema") && mirror_may_be_asked(member.value) &&
+			!keeps_header_annotations(member.value, policy))
 			schema_write(out, member.value, false);
 		else
 			buf_add_span(out, member.value);
@@ -97,7 +102,7 @@ void list_write(struct buf *out, const struct method *method, struct span list, 
 			continue;
 		json_add_separator(out);
 		if (method->subject == POLICY_TOOL && json_type(entry) == JSON_OBJECT)
-			tool_write(out, entry);
+			tool_write(out, entry, policy);
 		else
 			buf_add_span(out, entry);
 	}

@@ -1,5 +1,5 @@
 /* The arrays of the list results: entries that the policy hides are left out, and of a tool what 2026-07-28 does not
- * define (`execution`) or would ask of clients what the legacy server never checks (`x-mcp-header`). */
+ * define (`execution`) and, unless the headers are checked, what would ask for them (`x-mcp-header`). */
 #ifndef MCP_VALET_LIST_H
 #define MCP_VALET_LIST_H
 

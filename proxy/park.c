@@ -35,6 +35,11 @@ struct input *call_add_input(struct call *call, const struct capability_need *ne
 		call_remove_input(call, input);
 		return NULL;
 	}
+	buf_trim(&input->entry);
+	if (request) { /* what it asks is in the entry now */
+		free(request->params);
+		request->params = NULL;
+	}
 	return input;
 }
 
@@ -183,6 +188,7 @@ void call_park(struct call *call)
 	}
 	buf_free(&call->outcome);
 	call->outcome = body;
+	buf_trim(&call->outcome);
 	call->delivered = false;
 	struct session *session = call->session;
 	call->parked_after = session->server_requests_ever;

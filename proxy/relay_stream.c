@@ -21,6 +21,7 @@ struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exch
 	stream->progress_token = token.ptr ? span_dup(token) : NULL;
 	if (!stream->id || (token.ptr && !stream->progress_token)) {
 		free(stream->id);
+		free(stream->progress_token);
 		free(stream);
 		return NULL;
 	}

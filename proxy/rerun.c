@@ -192,7 +192,7 @@ bool rerun_start(struct exchange *exchange, const struct request *request, struc
 		again.script = buf_span(&all);
 		again.round = round;
 		again.asked = count(old) + count(open);
-		proxy_log(exchange->proxy, LOG_INFO, "call-rerun", "%s from round %u", request->method->name, round);
+		exchange_log(exchange, LOG_INFO, "call-rerun", "%s from round %u", request->method->name, round);
 		started = buf_ok(&all);
 		if (started)
 			call_start(exchange, &again);

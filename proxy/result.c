@@ -194,5 +194,7 @@ int result_http_status(const struct method *method, const struct policy *policy,
 	long code = strtol(body.ptr + sizeof(prefix) - 1, NULL, 10);
 	if (code == RPC_MISSING_CAPABILITY)
 		return policy->missing_capability_status;
+	if (code == RPC_HEADER_MISMATCH)
+		return 400;
 	return code == RPC_METHOD_NOT_FOUND && method->on_demand ? 404 : 200;
 }

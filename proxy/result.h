@@ -19,7 +19,7 @@ void server_identity_free(struct server_identity *identity);
 
 /* A complete result: the legacy one plus `resultType`, the server's identity and, for cacheable methods, `ttlMs` and
  * `cacheScope`; minus what a legacy server must not say downstream (its own resultType, inputRequests, requestState), and,
- * for tools/list, minus `execution` and `x-mcp-header`. Tools, prompts and resources that the policy hides are left out.
+ * for tools/list, minus `execution` and, unless the policy keeps it, `x-mcp-header`. Tools, prompts and resources that the policy hides are left out.
  * `retried`: the request carried answers, so the result may not be cached (server/utilities/caching "Cache Key"). */
 void result_complete(struct buf *out, const struct method *method, struct span result, const struct json_index *index,
 	const struct server_identity *identity, const struct policy *policy, const struct policy_rule *rule,

@@ -17,7 +17,7 @@ static void refuse(struct exchange *exchange, const char *reason, const char *wh
 	snprintf(text, sizeof(text), "%s; %s", what, start_again);
 	snprintf(data, sizeof(data), "{\"reason\":\"%s\"}", reason);
 	metrics_refused(&exchange->proxy->metrics, reason, proxy_now(exchange->proxy));
-	proxy_log(exchange->proxy, LOG_WARNING, "state-refused", "%s: %s", reason, why);
+	exchange_log(exchange, LOG_WARNING, "state-refused", "%s: %s", reason, why);
 	exchange_fail(exchange, 200, RPC_INVALID_PARAMS, text, data);
 }
 
@@ -174,6 +174,7 @@ static void resume_parked(struct exchange *exchange, struct call *call, const st
 	session_take_credentials(call->session, exchange->client);
 	call->caps = caps;
 	call->log_level = request->log_level;
+	call_take_trace(call, exchange);
 	call->used_round = round;
 	memcpy(call->used_answers, answers, DIGEST_BYTES);
 	call_await(call, exchange);
@@ -261,7 +262,11 @@ static void go_on(struct exchange *exchange, const struct request *request, cons
 	struct call *call = own ? find_call(proxy, state->call_id) : NULL;
 	/* A state that is only for reruns never had a ticket, so nothing can tell whether it was used. */
 	bool always = may_rerun && !call && (!own || rerun_is_untracked(proxy, request));
-	if (is_repeated(call, state, answers) && !(call->lost && may_rerun && !call->delivered)) {
+	struct error error = {0};
+	if (!tool_mirrors_check_retry(exchange, request, &error)) {
+		metrics_refused(&proxy->metrics, "header_mismatch", proxy_now(proxy));
+		exchange_fail(exchange, 400, RPC_HEADER_MISMATCH, error.text, NULL);
+	} else if (is_repeated(call, state, answers) && !(call->lost && may_rerun && !call->delivered)) {
 		repeat(exchange, call);
 	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state->expires_ms && !has_kept_answer(call)) {
 		refuse(exchange, "expired", "The request state has expired", "too late");

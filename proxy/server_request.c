@@ -89,7 +89,10 @@ void server_request_answer(struct server_request *request, struct span body)
 void server_request_fail_closed(struct server_request *request, const char *reason)
 {
 	request->outcome = SERVER_REQUEST_FAILED_CLOSED;
-	session_log(request->session, LOG_DEBUG, "server-request-failed-closed", "%s", reason);
+	if (request->call)
+		call_log(request->call, LOG_DEBUG, "server-request-failed-closed", "%s", reason);
+	else
+		session_log(request->session, LOG_DEBUG, "server-request-failed-closed", "%s", reason);
 	server_request_answer(request, span_of(translate_unanswered(request->need.kind)));
 }
 

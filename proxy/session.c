@@ -105,6 +105,8 @@ static void session_free(struct grave *grave)
 	free(session->challenge);
 	free(session->client_info);
 	server_identity_free(&session->identity);
+	list_cache_clear(&session->lists);
+	tool_mirrors_free(&session->mirrors);
 	if (session->ops)
 		session->ops->free(session);
 	free(session);
@@ -129,6 +131,7 @@ static struct session *session_new(
 	TAILQ_INIT(&session->ending);
 	TAILQ_INIT(&session->server_requests);
 	TAILQ_INIT(&session->subscriptions);
+	list_cache_init(&session->lists);
 	session->log_level = LOGGING_NONE;
 	session_take_credentials(session, client);
 	session->client_info = client_info.ptr ? span_dup(client_info) : NULL;
@@ -231,6 +234,8 @@ void session_on_request_failed(struct session *session, uint64_t request_id, int
 	HASH_FIND(by_upstream, session->requests, &request_id, sizeof(request_id), call);
 	if (call)
 		call_on_session_lost(call, http_status, why);
+	else if (request_id == session->mirrors.list_id)
+		tool_mirrors_on_failed(session, why);
 }
 
 /* Finding. */
@@ -483,6 +488,10 @@ static bool pump_one(struct session *session)
 			wake_at(session, call->not_before_ms);
 			continue;
 		}
+		if (call->mirrored && !tool_mirrors_known(session))
+			continue;
+		if (call->mirrored && !tool_mirrors_admit(call))
+			return true;
 		if (!call_may_ask(call)) {
 			call_send(call);
 			return true;

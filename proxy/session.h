@@ -4,8 +4,10 @@
 #define MCP_VALET_SESSION_H
 
 #include "proxy/call.h"
+#include "proxy/list_cache.h"
 #include "proxy/logging.h"
 #include "proxy/result.h"
+#include "proxy/tool_mirrors.h"
 #include "proxy/translate.h"
 
 enum session_state {
@@ -48,6 +50,7 @@ struct session {
 	bool plain;		     /* capabilities are declared in the shape that every revision knows */
 	unsigned attempts;	     /* of the handshake */
 	struct server_identity identity;
+	struct list_cache lists;
 
 	bool no_streams; /* messages do not come on the streams of their requests */
 	uint64_t next_id;
@@ -58,7 +61,8 @@ struct session {
 
 	struct call_list waiting, running, parked, resuming, ending;
 	struct subscription_list subscriptions;
-	int log_level; /* set upstream, or LOGGING_NONE */
+	struct tool_mirrors mirrors; /* what headers its tools ask for */
+	int log_level;		     /* set upstream, or LOGGING_NONE */
 	unsigned waiting_count;
 	TAILQ_HEAD(, server_request) server_requests;
 	unsigned server_request_count;

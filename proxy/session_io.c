@@ -72,6 +72,8 @@ static void on_response(struct session *session, const struct message *message)
 		session_on_initialize_answer(session, message);
 	else if ((uint64_t)id == session->ping_id || (uint64_t)id == session->settle_id)
 		session_on_pong(session, (uint64_t)id);
+	else if ((uint64_t)id == session->mirrors.list_id)
+		tool_mirrors_on_answer(session, message);
 	else
 		session_log(session, LOG_DEBUG, "late-answer", "the server answered request %lld, which is over",
 			(long long)id);
@@ -106,6 +108,10 @@ static void on_notification(struct session *session, const struct message *messa
 		if (json_get(message->params, &message->index, "requestId", &value))
 			server_request_withdraw(session, value);
 	} else if (subscriptions_deliver(message->method, &name)) {
+		if (!json_string_is(message->method, "notifications/resources/updated"))
+			list_cache_changed(&session->lists);
+		if (json_string_is(message->method, "notifications/tools/list_changed"))
+			tool_mirrors_on_change(session);
 		subscriptions_notify(session, name, message->params);
 	} else if (json_string_is(message->method, "notifications/message")) {
 		logging_on_message(session, message, stream);

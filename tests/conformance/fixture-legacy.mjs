@@ -1,5 +1,7 @@
 // A legacy server (2025-11-25) of bare messages, with the tools, prompts and resources that the official suite looks for.
 // It asks in the middle of its calls, as legacy servers do. Transports: stdio (no argument), --http, --sse (print a port).
+// RECORD names a file that gets a line for each message received, with the method of the request that it answers.
+import { appendFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { createServer } from 'node:http';
 import { randomUUID } from 'node:crypto';
@@ -125,7 +127,8 @@ function makePeer(send) {
   const waiting = new Map();
   const session = { capabilities: {} };
   return async message => {
-    if (message.method === undefined) { waiting.get(message.id)?.(message); waiting.delete(message.id); return; }
+    if (process.env.RECORD) appendFileSync(process.env.RECORD, JSON.stringify({ message, asked: waiting.get(message.id)?.method }) + '\n');
+    if (message.method === undefined) { waiting.get(message.id)?.answer(message); waiting.delete(message.id); return; }
     if (message.id === undefined) return;
     const peer = {
       get capabilities() { return session.capabilities; },
@@ -133,7 +136,7 @@ function makePeer(send) {
       notify: (method, params, alone) => send({ jsonrpc: '2.0', method, params }, alone ? null : message.id),
       ask: (method, params) => new Promise((resolve, reject) => {
         const id = nextId++;
-        waiting.set(id, answer => answer.error ? reject(answer.error) : resolve(answer.result));
+        waiting.set(id, { method, answer: answer => answer.error ? reject(answer.error) : resolve(answer.result) });
         send({ jsonrpc: '2.0', id, method, params }, message.id);
       }),
     };

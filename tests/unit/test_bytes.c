@@ -128,6 +128,21 @@ static void consumes_from_the_front(void **state)
 	buf_free(&buf);
 }
 
+static void trim_keeps_the_content(void **state)
+{
+	(void)state;
+	struct buf buf = {0};
+	buf_trim(&buf);
+	buf_add_text(&buf, "abc");
+	assert_true(buf.cap > 3);
+	buf_trim(&buf);
+	assert_int_equal(buf.cap, 3);
+	buf_trim(&buf);
+	buf_add_text(&buf, "d");
+	assert_content(&buf, SPAN("abcd"));
+	buf_free(&buf);
+}
+
 static void take_moves_the_content(void **state)
 {
 	(void)state;
@@ -193,6 +208,7 @@ int main(void)
 		cmocka_unit_test(reserves_room),
 		cmocka_unit_test(remembers_a_failed_allocation),
 		cmocka_unit_test(consumes_from_the_front),
+		cmocka_unit_test(trim_keeps_the_content),
 		cmocka_unit_test(take_moves_the_content),
 		cmocka_unit_test(writes_json_strings),
 	};

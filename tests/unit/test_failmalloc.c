@@ -1,9 +1,8 @@
 /* Allocation failure: a scripted run of the whole core, over and over, and in the n-th run the n-th allocation fails; then
  * the n-th and all that follow it for a while. Whatever fails, nothing crashes, nothing leaks, every request has its one
- * response, every elicitation that was not answered by its client was cancelled, and the core is empty at the end.
- *
- * Linked with -Wl,--wrap for malloc, calloc, realloc, reallocarray, strdup and free: only what our own objects allocate is
- * counted and fails, and what the script itself needs is static. */
+ * response, every elicitation that was not answered by its client was cancelled, and the core is empty at the end. */
+#include "tests/unit/failing_heap.h"
+
 #include "proxy/message.h"
 #include "proxy/proxy.h"
 
@@ -15,75 +14,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-/* The allocator. */
-
-static struct {
-	size_t count;	   /* allocations so far */
-	size_t fail_at;	   /* which of them fails, from 1; 0: none */
-	size_t fail_until; /* the last one that fails */
-	long live;
-} heap;
-
-static bool must_fail(void)
-{
-	heap.count++;
-	return heap.fail_at && heap.count >= heap.fail_at && heap.count <= heap.fail_until;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__real_reallocarray(void *memory, size_t count, size_t size);
-char *__real_strdup(const char *text);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__wrap_reallocarray(void *memory, size_t count, size_t size);
-char *__wrap_strdup(const char *text);
-void __wrap_free(void *memory);
-
-void *__wrap_malloc(size_t size)
-{
-	void *memory = must_fail() ? NULL : __real_malloc(size);
-	heap.live += memory != NULL;
-	return memory;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	void *memory = must_fail() ? NULL : __real_calloc(count, size);
-	heap.live += memory != NULL;
-	return memory;
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-	void *grown = must_fail() ? NULL : __real_realloc(memory, size);
-	heap.live += grown != NULL && memory == NULL;
-	return grown;
-}
-
-void *__wrap_reallocarray(void *memory, size_t count, size_t size)
-{
-	void *grown = must_fail() ? NULL : __real_reallocarray(memory, count, size);
-	heap.live += grown != NULL && memory == NULL;
-	return grown;
-}
-
-char *__wrap_strdup(const char *text)
-{
-	char *copy = must_fail() ? NULL : __real_strdup(text);
-	heap.live += copy != NULL;
-	return copy;
-}
-
-void __wrap_free(void *memory)
-{
-	heap.live -= memory != NULL;
-	__real_free(memory);
-}
 
 /* The world: a clock, a server, a client. */
 
@@ -216,8 +146,8 @@ static void serve(struct link *link, struct span text)
 	} else if (json_string_is(method, "tools/list")) {
 		say(link,
 			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"tools\":[{\"name\":\"t\",\"inputSchema\":{"
-			"\"type\":"
-			"\"object\",\"x-mcp-header\":1},\"execution\":{}}]}}",
+			"\"properties\":{\"a\":{\"type\":\"string\",\"x-mcp-header\":\"A\"}}}},{\"name\":\"u\","
+			"\"inputSchema\":{\"type\":\"object\",\"x-mcp-header\":1},\"execution\":{}}]}}",
 			(long long)number);
 	} else if (json_string_is(method, "tools/call")) {
 		serve_call(link, (long long)number, params);
@@ -322,7 +252,14 @@ static void on_respond(struct client *client, int http_status, struct buf *messa
 	buf_free(message);
 }
 
-static const struct face_ops face_ops = {.notify = on_notify, .respond = on_respond};
+static void add_headers(const struct client *client, const char *prefix, struct buf *lines)
+{
+	(void)client;
+	(void)prefix;
+	buf_add_text(lines, "Mcp-Param-A: =?base64?eA==?=\n");
+}
+
+static const struct face_ops face_ops = {.notify = on_notify, .respond = on_respond, .headers_of = add_headers};
 
 static const char meta[] =
 	"\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"progressToken\":\"t\","
@@ -423,7 +360,7 @@ static void play_calls(void)
 	request("tools/call", "\"name\":\"task\"");
 	advance(3000);
 	cancel(request("tools/call", "\"name\":\"hang\""));
-	request("tools/call", "\"name\":\"t\"");
+	request("tools/call", "\"name\":\"t\",\"arguments\":{\"a\":\"x\"}");
 	advance(10000);
 }
 
@@ -480,8 +417,10 @@ static size_t run_with(size_t fail_at, size_t fail_until, enum policy_rerun reru
 	heap.live = 0;
 	struct policy *policy = policy_default();
 	struct keyring *keys = keyring_random(&env);
-	if (policy)
+	if (policy) {
 		policy->defaults.rerun = rerun;
+		policy->mcp_headers = POLICY_HEADERS_VALIDATE;
+	}
 	if (policy && keys)
 		world.proxy = proxy_new(
 			&(struct proxy_config){.env = &env, .policy = policy, .keys = keys, .upstream = &upstream_ops});

@@ -13,9 +13,11 @@
 
 static struct server_identity identity = {.info = INFO, .capabilities = "{}"};
 
-static void assert_result(const char *method, const char *legacy, bool retried, const char *expected)
+static void assert_result_under(
+	enum policy_mcp_headers headers, const char *method, const char *legacy, bool retried, const char *expected)
 {
 	struct policy *policy = policy_default();
+	policy->mcp_headers = headers;
 	struct policy_rule rule = policy->defaults;
 	struct span value;
 	struct json_index index = {0};
@@ -29,6 +31,11 @@ static void assert_result(const char *method, const char *legacy, bool retried, 
 	assert_string_equal(out.data, expected);
 	buf_free(&out);
 	policy_unref(policy);
+}
+
+static void assert_result(const char *method, const char *legacy, bool retried, const char *expected)
+{
+	assert_result_under(POLICY_HEADERS_STRIP, method, legacy, retried, expected);
 }
 
 static void completes_results(void **unused)
@@ -89,6 +96,19 @@ static void cleans_tool_lists(void **unused)
 		"\"public\"," SERVER_META "}");
 }
 
+static void keeps_headers_that_are_checked(void **unused)
+{
+	(void)unused;
+	assert_result_under(POLICY_HEADERS_VALIDATE, "\"tools/list\"",
+		"{\"tools\":[{\"inputSchema\":{\"properties\":{\"a\":{\"type\":\"string\",\"x-mcp-header\":\"A\"}}}},"
+		"{\"inputSchema\":{\"properties\":{\"a\":{\"type\":\"number\",\"x-mcp-header\":\"A\"}}}}]}",
+		false,
+		"\"result\":{\"tools\":[{\"inputSchema\":{\"properties\":{\"a\":{\"type\":\"string\",\"x-mcp-header\":"
+		"\"A\"}"
+		"}}},{\"inputSchema\":{\"properties\":{\"a\":{\"type\":\"number\"}}}}],\"resultType\":\"complete\","
+		"\"ttlMs\":60000,\"cacheScope\":\"public\"," SERVER_META "}");
+}
+
 static void maps_errors(void **unused)
 {
 	(void)unused;
@@ -131,6 +151,7 @@ static void chooses_http_statuses(void **unused)
 	const struct method *call = method_find(SPAN("\"tools/call\"")), *list = method_find(SPAN("\"tools/list\""));
 	assert_int_equal(result_http_status(call, policy, SPAN("\"result\":{}")), 200);
 	assert_int_equal(result_http_status(call, policy, SPAN("\"error\":{\"code\":-32021,\"message\":\"\"}")), 400);
+	assert_int_equal(result_http_status(call, policy, SPAN("\"error\":{\"code\":-32020,\"message\":\"\"}")), 400);
 	assert_int_equal(result_http_status(call, policy, SPAN("\"error\":{\"code\":-32601,\"message\":\"\"}")), 200);
 	assert_int_equal(result_http_status(list, policy, SPAN("\"error\":{\"code\":-32601,\"message\":\"\"}")), 404);
 	assert_int_equal(result_http_status(list, policy, SPAN("\"error\":{\"code\":-32603,\"message\":\"\"}")), 200);
@@ -172,6 +193,7 @@ int main(void)
 		cmocka_unit_test(completes_results),
 		cmocka_unit_test(lets_no_server_forge_a_round),
 		cmocka_unit_test(cleans_tool_lists),
+		cmocka_unit_test(keeps_headers_that_are_checked),
 		cmocka_unit_test(maps_errors),
 		cmocka_unit_test(chooses_http_statuses),
 		cmocka_unit_test(answers_discover),
