@@ -39,8 +39,8 @@ const struct key keys[] = {
 		"the HTTP status of error -32021: 400, or 200 for clients that drop their connection on any 4xx"},
 
 	{SECTION_TOP, "legacy_clients", KEY_WORD, POLICY(legacy_clients), 0, "serve", 0, 0, "refuse serve",
-		"serve: a client of an earlier revision, which opens with initialize, is passed to the server "
-		"unchanged"},
+		"serve: a client of an earlier revision, which opens with initialize, is passed to a legacy server "
+		"unchanged, and sees a modern one as a server of its own revision"},
 	{SECTION_TOP, "mcp_headers", KEY_WORD, POLICY(mcp_headers), 0, "strip", 0, 0, "strip validate",
 		"strip: x-mcp-header is taken out of listed tools; validate: it is kept, and over HTTP the Mcp-Param "
 		"headers of a call must say what its arguments do"},

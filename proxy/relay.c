@@ -1,5 +1,7 @@
 #include "proxy/relay.h"
 
+#include "proxy/elder.h"
+#include "proxy/era.h"
 #include "proxy/list.h"
 #include "proxy/session.h"
 
@@ -24,24 +26,30 @@ static void relay_free(struct session *session)
 {
 	struct relay *relay = session->owner;
 	free(relay->version);
+	elder_free(relay->elder);
 	free(relay);
 }
 
 static struct relay *relay_new(struct proxy *proxy, struct client *client, struct error *error)
 {
 	uint8_t id[RELAY_ID_BYTES];
+	bool modern = proxy->era == POLICY_ERA_MODERN;
 	struct relay *relay = calloc(1, sizeof(*relay));
-	if (!relay) {
+	struct elder *elder = relay && modern ? elder_new() : NULL;
+	if (!relay || (modern && !elder)) {
 		error_set(error, ERROR_MEMORY, "Out of memory");
+		free(relay);
 		return NULL;
 	}
+	relay->elder = elder;
 	TAILQ_INIT(&relay->streams);
 	TAILQ_INIT(&relay->events);
 	relay->standalone.relay = relay;
 	proxy->env->random(proxy->env->ctx, id, sizeof(id));
 	sodium_bin2hex(relay->id, sizeof(relay->id), id, sizeof(id));
-	relay->session = session_open(proxy, client, &ops, relay, false, error);
+	relay->session = session_open(proxy, client, &ops, relay, modern, error);
 	if (!relay->session) {
+		elder_free(elder);
 		free(relay);
 		return NULL;
 	}
@@ -66,6 +74,10 @@ static void on_end(struct session *session, int http_status, const char *why)
 	struct proxy *proxy = session->proxy;
 	struct client *pipe = relay->pipe;
 	struct relay_stream *stream;
+	if (relay->elder)
+		elder_on_end(relay);
+	if (relay->elder && why)
+		era_doubt(proxy);
 	while ((stream = TAILQ_FIRST(&relay->streams))) {
 		struct exchange *exchange = relay_stream_take_exchange(stream);
 		if (exchange)
@@ -124,6 +136,10 @@ static void on_request(struct relay *relay, struct exchange *exchange, const str
 	}
 	if (!relay->initialize && json_string_is(message->method, "initialize"))
 		relay->initialize = stream->number;
+	if (relay->elder) {
+		elder_on_request(stream, message);
+		return;
+	}
 	buf_add_span(&copy, whole);
 	if (session_send(relay->session, UPSTREAM_REQUEST, stream->number, &copy)) {
 		relay_stream_free(stream);
@@ -139,8 +155,10 @@ static void on_cancelled(struct relay *relay, const struct message *message)
 	struct relay_stream *stream = find_by_id(relay, id);
 	if (!stream)
 		return;
+	if (relay->elder)
+		elder_on_cancelled(stream);
 	stream->cancelled = true;
-	relay->session->proxy->upstream->forget(relay->session->upstream, stream->number);
+	relay->session->proxy->upstream->forget(relay->session->upstream, stream->request);
 	if (relay->pipe) {
 		exchange_drop(relay_stream_take_exchange(stream));
 	} else {
@@ -155,6 +173,13 @@ static void on_other(struct relay *relay, const struct message *message, struct 
 	bool is_response = message->kind == MESSAGE_RESPONSE;
 	bool initialized = !is_response && json_string_is(message->method, "notifications/initialized");
 	struct buf copy = {0};
+	if (relay->elder) {
+		if (initialized)
+			elder_on_initialized(relay);
+		else if (json_string_is(message->method, "notifications/cancelled"))
+			on_cancelled(relay, message);
+		return;
+	}
 	buf_add_span(&copy, whole);
 	if (session_send(session, is_response ? UPSTREAM_RESPONSE : UPSTREAM_NOTIFICATION, 0, &copy)) {
 		session_log(session, LOG_WARNING, "message-not-taken", "the server does not read what it is sent");
@@ -193,6 +218,10 @@ static void open_relay(struct proxy *proxy, struct client *client, const struct 
 static void pass(struct relay *relay, struct client *client, const struct message *message, struct span whole)
 {
 	session_take_credentials(relay->session, client);
+	if (message->kind == MESSAGE_RESPONSE && relay->elder) {
+		elder_on_answer(relay, message);
+		return;
+	}
 	if (message->kind != MESSAGE_REQUEST) {
 		on_other(relay, message, whole);
 		return;
@@ -207,8 +236,7 @@ bool relay_takes(struct proxy *proxy, struct client *client, const struct messag
 {
 	struct relay *relay = client->relay;
 	struct span id = {0};
-	if (proxy->policy->legacy_clients == POLICY_LEGACY_REFUSE || proxy->era == POLICY_ERA_MODERN ||
-		is_modern(message, headers))
+	if (proxy->policy->legacy_clients == POLICY_LEGACY_REFUSE || is_modern(message, headers))
 		return false;
 	bool names_session = client->ops->header && client->ops->header(client, "mcp-session-id", &id);
 	bool opens = message->kind == MESSAGE_REQUEST && json_string_is(message->method, "initialize");
@@ -259,45 +287,39 @@ void relay_on_client_gone(struct client *client)
 
 /* From the server. */
 
-/* The answer to initialize says whether there is a session now. */
-static void on_initialize_answer(struct relay *relay, const struct message *message)
+void relay_on_opened(struct relay *relay, const char *version)
 {
 	struct session *session = relay->session;
-	struct span version;
-	if (!json_get(message->result, &message->index, "protocolVersion", &version))
-		return;
-	relay->version = json_string_dup(version);
+	free(relay->version);
+	relay->version = version ? strdup(version) : NULL;
 	session_set_ready(session);
+	session->proxy->metrics.unreachable = false; /* whatever its era */
 	session_log(session, LOG_INFO, "session-ready", "of a legacy client, protocol revision %s",
 		relay->version ? relay->version : "unknown");
 }
 
-static void on_response(struct relay *relay, const struct message *message, struct span whole)
+/* The answer to initialize says whether there is a session now. */
+static void on_initialize_answer(struct relay *relay, const struct message *message)
 {
-	struct session *session = relay->session;
-	struct relay_stream *stream = find_by_id(relay, message->id);
-	struct buf copy = {0};
-	if (!stream) {
-		session_log(session, LOG_DEBUG, "late-answer", "the server answered a request that is over");
+	struct span value;
+	if (!json_get(message->result, &message->index, "protocolVersion", &value))
 		return;
-	}
-	uint64_t answered = stream->number;
-	bool is_initialize = answered == relay->initialize;
-	struct client *client = stream->exchange ? stream->exchange->client : NULL;
-	if (is_initialize)
-		on_initialize_answer(relay, message);
+	char *version = json_string_dup(value);
+	relay_on_opened(relay, version);
+	free(version);
+}
+
+void relay_respond(struct relay_stream *stream, struct buf *response)
+{
+	struct relay *relay = stream->relay;
+	struct session *session = relay->session;
+	uint64_t answered = stream->request;
+	bool is_initialize = stream->number == relay->initialize;
 	bool opened = is_initialize && session->state == SESSION_READY;
-	if (message->result.ptr) {
-		const char *after = message->result.ptr + message->result.len;
-		buf_add(&copy, whole.ptr, (size_t)(message->result.ptr - whole.ptr));
-		list_add_visible(&copy, stream->method, message->result, &message->index, session->proxy->policy);
-		buf_add(&copy, after, (size_t)(whole.ptr + whole.len - after));
-	} else {
-		buf_add_span(&copy, whole);
-	}
+	struct client *client = stream->exchange ? stream->exchange->client : NULL;
 	if (client && opened && !relay->pipe)
 		client->session_id = relay->id;
-	relay_stream_put(stream, &copy, true);
+	relay_stream_put(stream, response, true);
 	if (client)
 		client->session_id = NULL;
 	if (session->state == SESSION_DEAD)
@@ -310,11 +332,33 @@ static void on_response(struct relay *relay, const struct message *message, stru
 	session_pump(session);
 }
 
+static void on_response(struct relay *relay, const struct message *message, struct span whole)
+{
+	struct session *session = relay->session;
+	struct relay_stream *stream = find_by_id(relay, message->id);
+	struct buf copy = {0};
+	if (!stream) {
+		session_log(session, LOG_DEBUG, "late-answer", "the server answered a request that is over");
+		return;
+	}
+	if (stream->number == relay->initialize)
+		on_initialize_answer(relay, message);
+	if (message->result.ptr) {
+		const char *after = message->result.ptr + message->result.len;
+		buf_add(&copy, whole.ptr, (size_t)(message->result.ptr - whole.ptr));
+		list_add_visible(&copy, stream->method, message->result, &message->index, session->proxy->policy);
+		buf_add(&copy, after, (size_t)(whole.ptr + whole.len - after));
+	} else {
+		buf_add_span(&copy, whole);
+	}
+	relay_respond(stream, &copy);
+}
+
 /* Where a message goes that is no response: to the request that it belongs to, as far as that can be seen; a question to
  * somebody who listens; the rest to the standalone stream. */
-static struct relay_stream *choose_stream(struct relay *relay, const struct message *message, uint64_t number)
+static struct relay_stream *choose_stream(struct relay *relay, const struct message *message, uint64_t request)
 {
-	struct relay_stream *stream = number ? relay_stream_find(relay, number) : NULL;
+	struct relay_stream *stream = request ? relay_stream_of_request(relay, request) : NULL;
 	struct span token;
 	if (stream)
 		return stream;
@@ -337,28 +381,41 @@ static struct relay_stream *choose_stream(struct relay *relay, const struct mess
 	return unread && !relay->standalone.reader ? unread : &relay->standalone;
 }
 
-static void on_message(struct session *session, const struct message *message, struct span whole, uint64_t number)
+void relay_send(struct relay_stream *stream, struct buf *message)
 {
-	struct relay *relay = session->owner;
-	struct buf copy = {0};
-	if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !find_by_id(relay, message->id))) {
-		on_response(relay, message, whole);
-		return;
-	}
-	buf_add_span(&copy, whole);
-	if (!relay->pipe) {
-		relay_stream_put(choose_stream(relay, message, number), &copy, false);
-	} else if (!buf_ok(&copy) || !relay->pipe->ops->send(relay->pipe, &copy)) {
-		session_log(session, LOG_ERROR, "no-memory", "a message to the client is lost");
-	}
-	buf_free(&copy);
+	struct relay *relay = stream->relay;
+	if (!relay->pipe)
+		relay_stream_put(stream, message, false);
+	else if (!buf_ok(message) || !relay->pipe->ops->send(relay->pipe, message))
+		session_log(relay->session, LOG_ERROR, "no-memory", "a message to the client is lost");
+	buf_free(message);
 }
 
-static void on_request_failed(struct session *session, uint64_t number, int http_status, const char *why)
+void relay_pass(struct relay *relay, const struct message *message, struct span whole, uint64_t request)
+{
+	struct buf copy = {0};
+	buf_add_span(&copy, whole);
+	relay_send(relay->pipe ? &relay->standalone : choose_stream(relay, message, request), &copy);
+}
+
+static void on_message(struct session *session, const struct message *message, struct span whole, uint64_t request)
 {
 	struct relay *relay = session->owner;
-	struct relay_stream *stream = relay_stream_find(relay, number);
+	if (relay->elder)
+		elder_on_message(relay, message, whole, request);
+	else if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !find_by_id(relay, message->id)))
+		on_response(relay, message, whole);
+	else
+		relay_pass(relay, message, whole, request);
+}
+
+static void on_request_failed(struct session *session, uint64_t request, int http_status, const char *why)
+{
+	struct relay *relay = session->owner;
+	struct relay_stream *stream = relay_stream_of_request(relay, request);
 	struct buf body = {0};
+	if (relay->elder && elder_on_listen_over(relay, request))
+		return;
 	if (!stream || stream->answered)
 		return;
 	if (stream->exchange && !stream->has_events && !stream->reader) {

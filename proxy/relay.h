@@ -1,12 +1,13 @@
 /* A relay: the session of a legacy client, passed to the legacy server unchanged (basic/versioning "Backward Compatibility
- * with Initialization-Based Versions"). It has an upstream session of its own, and never shares it.
+ * with Initialization-Based Versions"). It has an upstream session of its own, and never shares it. Where the server is
+ * modern, elder.h is between the two.
  *
  * Over stdio the client's pipe is the relay. Over HTTP (2025-11-25 basic/transports "Session Management") the client names
  * the relay by its Mcp-Session-Id; each of its requests is a stream, and what belongs to none goes to the standalone stream
  * that the client opens with GET. What was said on an event stream is kept, as far as limits.replay allows, for a client
  * that lost its connection and comes back with Last-Event-ID ("Resumability and Redelivery").
  *
- * Rules of the policy that hide a name hold here, too; the others are about rounds, of which a legacy client has none. */
+ * Rules of the policy that hide a name hold here, too; of the others `park` and `rounds` do in front of a modern server. */
 #ifndef MCP_VALET_RELAY_H
 #define MCP_VALET_RELAY_H
 
@@ -30,6 +31,8 @@ struct relay_stream {
 	TAILQ_ENTRY(relay_stream) link;
 	struct relay *relay;
 	uint64_t number;	     /* the request's id upstream; 0: the standalone stream */
+	uint64_t request;	     /* the same, or the id of its newest retry (elder.h) */
+	struct elder_call *call;     /* elder.h, or NULL */
 	char *id, *progress_token;   /* as spelled, or NULL */
 	const struct method *method; /* or NULL: none that is known here */
 	struct exchange *exchange;   /* whose response it is, while the client is there */
@@ -43,6 +46,7 @@ struct relay {
 	UT_hash_handle hh; /* proxy->relays, over HTTP */
 	char id[RELAY_ID_CHARS + 1];
 	struct session *session;
+	struct elder *elder; /* the server is modern; NULL: it is legacy, too */
 	struct client *pipe; /* stdio: the client; NULL: HTTP */
 	char *version;	     /* agreed, or NULL */
 	uint64_t initialize; /* number of the stream of initialize */
@@ -64,6 +68,17 @@ void relay_on_exchange_gone(struct exchange *exchange);
 /* The client, a pipe or a reader, is gone. */
 void relay_on_client_gone(struct client *client);
 
+/* For elder.c. */
+
+/* The server has told enough for the session to begin. */
+void relay_on_opened(struct relay *relay, const char *version);
+/* Ends the stream with the response of its request. The content of *response is taken. */
+void relay_respond(struct relay_stream *stream, struct buf *response);
+/* Sends a message of ours that belongs to the stream. The content of *message is taken. */
+void relay_send(struct relay_stream *stream, struct buf *message);
+/* Passes a message of the server that is no response; `request` as in session_ops. */
+void relay_pass(struct relay *relay, const struct message *message, struct span whole, uint64_t request);
+
 /* relay_stream.c: where the server's messages go. */
 
 /* The relay that the Mcp-Session-Id of the client's request names, NULL if there is none, or it is another principal's. */
@@ -71,6 +86,8 @@ struct relay *relay_of_client(struct proxy *proxy, const struct client *client);
 
 /* The stream of a request, by its id upstream; of 0 the standalone one. NULL if there is none. */
 struct relay_stream *relay_stream_find(struct relay *relay, uint64_t number);
+/* The stream whose newest request has this id upstream, or NULL. */
+struct relay_stream *relay_stream_of_request(struct relay *relay, uint64_t request);
 struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exchange, const struct message *message);
 /* Forgets the stream if nothing more can become of it. */
 void relay_stream_settle(struct relay_stream *stream);

@@ -1,6 +1,7 @@
 /* The streams of a relay, and the events that are kept for clients that come back. */
 #include "proxy/relay.h"
 
+#include "proxy/elder.h"
 #include "proxy/session.h"
 
 #include <inttypes.h>
@@ -25,7 +26,7 @@ struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exch
 		return NULL;
 	}
 	stream->method = method_find(message->method);
-	stream->number = relay->session->next_id++;
+	stream->number = stream->request = relay->session->next_id++;
 	stream->exchange = exchange;
 	exchange->stream = stream;
 	TAILQ_INSERT_TAIL(&relay->streams, stream, link);
@@ -47,6 +48,7 @@ void relay_stream_free(struct relay_stream *stream)
 	(void)relay_stream_take_exchange(stream);
 	if (stream->reader)
 		stream->reader->reads = NULL;
+	elder_call_free(stream->call);
 	free(stream->id);
 	free(stream->progress_token);
 	stream->id = stream->progress_token = NULL;
@@ -72,6 +74,15 @@ struct relay_stream *relay_stream_find(struct relay *relay, uint64_t number)
 		if (stream->number == number)
 			return stream;
 	return number ? NULL : &relay->standalone;
+}
+
+struct relay_stream *relay_stream_of_request(struct relay *relay, uint64_t request)
+{
+	struct relay_stream *stream;
+	TAILQ_FOREACH (stream, &relay->streams, link)
+		if (stream->request == request)
+			break;
+	return stream;
 }
 
 static void forget_oldest(struct relay *relay)
