@@ -50,6 +50,8 @@ static struct {
 	unsigned sent;	     /* messages to clients that were no responses */
 	unsigned answered;   /* the client's answers that reached the server */
 	unsigned results;
+	bool is_retry;	  /* the message that the server reads */
+	int64_t question; /* id of the newest server request */
 } world;
 
 static int64_t now_ms(void *ctx)
@@ -123,7 +125,7 @@ static void serve_modern(struct link *link, uint64_t stream, struct span id, str
 	if (json_string_is(method, "server/discover")) {
 		say(link, stream,
 			"{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{\"supportedVersions\":[\"2026-07-28\"],"
-			"\"capabilities\":{},\"resultType\":\"complete\"}}",
+			"\"capabilities\":{\"tools\":{\"listChanged\":true}},\"resultType\":\"complete\"}}",
 			len, id.ptr);
 	} else if (json_string_is(method, "tools/call")) {
 		say(link, stream,
@@ -134,10 +136,16 @@ static void serve_modern(struct link *link, uint64_t stream, struct span id, str
 			"{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{\"resultType\":\"input_required\","
 			"\"inputRequests\":{},\"requestState\":\"s\"}}",
 			len, id.ptr);
+	} else if (json_string_is(method, "prompts/get") && !world.is_retry) {
+		say(link, stream,
+			"{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{\"resultType\":\"input_required\","
+			"\"inputRequests\":{\"k\":{\"method\":\"elicitation/create\",\"params\":{}}}}}",
+			len, id.ptr);
 	} else if (json_string_is(method, "subscriptions/listen")) {
 		say(link, stream,
 			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{"
-			"\"notifications\":{},\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":%.*s}}}",
+			"\"notifications\":{\"resourceSubscriptions\":[\"a:b\"]},\"_meta\":{\"io.modelcontextprotocol/"
+			"subscriptionId\":%.*s}}}",
 			len, id.ptr);
 	} else if (!json_string_is(method, "resources/read")) {
 		say(link, stream, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{\"resultType\":\"complete\"}}", len,
@@ -151,6 +159,7 @@ static void serve(struct link *link, uint64_t stream, struct span text)
 	struct error error;
 	assert_int_equal(json_check(text, &value, NULL, &error), 0);
 	bool has_id = json_get(value, NULL, "id", &id) > 0;
+	world.is_retry = memmem(text.ptr, text.len, "inputResponses", 14) != NULL;
 	if (!json_get(value, NULL, "method", &method))
 		world.answered++;
 	else if (has_id)
@@ -226,6 +235,9 @@ static void on_notify(struct client *client, struct buf *message)
 
 static bool on_send_down(struct client *client, struct buf *message)
 {
+	struct span id;
+	if (json_get(buf_span(message), NULL, "id", &id))
+		json_integer(id, &world.question);
 	on_notify(client, message);
 	return true;
 }
@@ -437,6 +449,33 @@ static void play_modern(void)
 	leave(party);
 }
 
+#define ELDER_INITIALIZE                                                                                               \
+	"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\","      \
+	"\"capabilities\":{\"elicitation\":{}},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}"
+#define LEVEL "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"info\"}}"
+#define SUBSCRIBE "{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"resources/subscribe\",\"params\":{\"uri\":\"a:b\"}}"
+#define UNSUBSCRIBE "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"resources/unsubscribe\",\"params\":{\"uri\":\"a:b\"}}"
+#define PROMPT "{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"prompts/get\",\"params\":{\"name\":\"p\"}}"
+
+/* A legacy client with a modern server. */
+static void play_elder(void)
+{
+	struct party *party = arrive(&pipe_ops);
+	static const char *const lines[] = {ELDER_INITIALIZE, INITIALIZED, LIST, LEVEL, SUBSCRIBE, PROMPT, NULL,
+		UNSUBSCRIBE, CALL, HIDDEN, SILENT, CANCEL, PROMPT};
+	char answer[100];
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		snprintf(answer, sizeof(answer),
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"action\":\"decline\"}}",
+			(long long)world.question);
+		tell(party, lines[i] ? lines[i] : answer);
+		advance(10);
+	}
+	lose_newest_link();
+	advance(1000);
+	leave(party);
+}
+
 static void check_end(void)
 {
 	proxy_shutdown(world.proxy);
@@ -523,6 +562,15 @@ static void test_modern_server(void **state)
 	run_all(POLICY_ERA_MODERN, true, play_modern);
 }
 
+static void test_legacy_client_of_a_modern_server(void **state)
+{
+	(void)state;
+	run(0, 0, POLICY_ERA_MODERN, true, play_elder);
+	assert_int_equal(world.results, 6);
+	assert_in_range(world.sent, 2, 20);
+	run_all(POLICY_ERA_MODERN, true, play_elder);
+}
+
 static void test_era_to_be_found_out(void **state)
 {
 	(void)state;
@@ -539,6 +587,7 @@ int main(void)
 		cmocka_unit_test(test_legacy_client_on_a_pipe),
 		cmocka_unit_test(test_legacy_client_over_http),
 		cmocka_unit_test(test_modern_server),
+		cmocka_unit_test(test_legacy_client_of_a_modern_server),
 		cmocka_unit_test(test_era_to_be_found_out),
 	};
 	if (sodium_init() < 0)
