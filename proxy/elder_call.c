@@ -43,6 +43,8 @@ static void drop_questions(struct elder_call *call)
 		TAILQ_REMOVE(&call->questions, question, link);
 		free(question->key);
 		buf_free(&question->request);
+		if (question->answer.data)
+			sodium_memzero(question->answer.data, question->answer.cap);
 		buf_free(&question->answer);
 		free(question);
 	}
