@@ -366,6 +366,8 @@ static void on_message(struct session *session, const struct message *message, s
 	buf_add_span(&copy, whole);
 	if (!relay->pipe) {
 		relay_stream_put(choose_stream(relay, message, number), &copy, false);
+	} else if (message->kind == MESSAGE_NOTIFICATION && buf_ok(&copy)) {
+		relay->pipe->ops->notify(relay->pipe, &copy);
 	} else if (!buf_ok(&copy) || !relay->pipe->ops->send(relay->pipe, &copy)) {
 		session_log(session, LOG_ERROR, "no-memory", "a message to the client is lost");
 	}
