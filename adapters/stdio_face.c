@@ -120,6 +120,12 @@ static void respond(struct client *client, int http_status UNUSED, struct buf *m
 static bool send_message(struct client *client, struct buf *message)
 {
 	struct stdio_face *face = container_of(client, struct stdio_face, client);
+	size_t waiting = outbox_bytes(&face->outbox);
+	if (!face->lost && waiting && waiting + message->len > face->policy->limits.downstream_queue_bytes) {
+		log_event(face->env, LOG_ERROR, "client-too-slow",
+			"the client does not read, and more than limits.downstream_queue waits for it");
+		lose_client(face);
+	}
 	enqueue(face, message);
 	return !face->lost;
 }

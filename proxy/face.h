@@ -19,8 +19,8 @@ struct relay;
 struct relay_stream;
 
 struct face_ops {
-	/* Delivers a notification that belongs to a request of this client and precedes its response. The face takes the
-	 * content of *message. It may drop notifications when the client does not read. */
+	/* Delivers a notification that belongs to a request of this client and precedes its response, or one of the session
+	 * of a legacy client on a pipe. The face takes the content of *message. It may drop notifications when the client does not read. */
 	void (*notify)(struct client *client, struct buf *message);
 	/* Delivers a response. The face takes the content of *message. http_status is what HTTP answers if nothing has been
 	 * sent for the request yet. */

@@ -97,20 +97,21 @@ static void on_end(struct session *session, int http_status, const char *why)
 	}
 }
 
-static bool runs(const struct relay *relay)
+/* How many requests the server still works on, whether their clients are there or not. */
+static unsigned running(const struct relay *relay)
 {
 	const struct relay_stream *stream;
+	unsigned count = 0;
 	TAILQ_FOREACH (stream, &relay->streams, link)
-		if (!stream->answered && !stream->cancelled)
-			return true;
-	return false;
+		count += !stream->answered && !stream->cancelled;
+	return count;
 }
 
 static bool in_use(const struct session *session)
 {
 	const struct relay *relay = session->owner;
 	const struct relay_stream *stream;
-	if (runs(relay))
+	if (running(relay))
 		return true;
 	if (session->proxy->shutting_down)
 		return false;
@@ -118,6 +119,15 @@ static bool in_use(const struct session *session)
 		if (stream->reader)
 			return true;
 	return relay->pipe || relay->standalone.reader;
+}
+
+/* Over HTTP nobody knows the session's id then; on a pipe the client may try again. */
+static void on_initialize_failed(struct relay *relay)
+{
+	if (relay->pipe)
+		relay->initialize = 0;
+	else
+		session_close(relay->session, "the server refused to initialize");
 }
 
 /* From the client. */
@@ -129,12 +139,20 @@ static void on_request(struct relay *relay, struct exchange *exchange, const str
 		exchange_fail(exchange, 200, RPC_INVALID_PARAMS, "Not found", NULL);
 		return;
 	}
+	if (running(relay) >= relay->session->proxy->policy->limits.exchanges) {
+		metrics_refused(&exchange->proxy->metrics, "too_many_requests", proxy_now(exchange->proxy));
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Too many open requests (limits.exchanges)", NULL);
+		return;
+	}
+	bool initializes = !relay->initialize && json_string_is(message->method, "initialize");
 	struct relay_stream *stream = relay_stream_new(relay, exchange, message);
 	if (!stream) {
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+		if (initializes)
+			on_initialize_failed(relay);
 		return;
 	}
-	if (!relay->initialize && json_string_is(message->method, "initialize"))
+	if (initializes)
 		relay->initialize = stream->number;
 	if (relay->elder) {
 		elder_on_request(stream, message);
@@ -144,6 +162,8 @@ static void on_request(struct relay *relay, struct exchange *exchange, const str
 	if (session_send(relay->session, UPSTREAM_REQUEST, stream->number, &copy)) {
 		relay_stream_free(stream);
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "The server does not read what it is sent", NULL);
+		if (initializes)
+			on_initialize_failed(relay);
 	}
 }
 
@@ -325,10 +345,8 @@ void relay_respond(struct relay_stream *stream, struct buf *response)
 	if (session->state == SESSION_DEAD)
 		return;
 	session->proxy->upstream->forget(session->upstream, answered);
-	if (is_initialize && !opened && !relay->pipe)
-		session_close(session, "the server refused to initialize");
-	else if (is_initialize && !opened)
-		relay->initialize = 0; /* the client may try again */
+	if (is_initialize && !opened)
+		on_initialize_failed(relay);
 	session_pump(session);
 }
 
@@ -395,7 +413,13 @@ void relay_pass(struct relay *relay, const struct message *message, struct span 
 {
 	struct buf copy = {0};
 	buf_add_span(&copy, whole);
-	relay_send(relay->pipe ? &relay->standalone : choose_stream(relay, message, request), &copy);
+	if (!relay->pipe)
+		relay_send(choose_stream(relay, message, request), &copy);
+	else if (message->kind == MESSAGE_NOTIFICATION && buf_ok(&copy))
+		relay->pipe->ops->notify(relay->pipe, &copy);
+	else
+		relay_send(&relay->standalone, &copy);
+	buf_free(&copy);
 }
 
 static void on_message(struct session *session, const struct message *message, struct span whole, uint64_t request)
@@ -418,6 +442,7 @@ static void on_request_failed(struct session *session, uint64_t request, int htt
 		return;
 	if (!stream || stream->answered)
 		return;
+	bool is_initialize = stream->number == relay->initialize;
 	if (stream->exchange && !stream->has_events && !stream->reader) {
 		stream->answered = true;
 		exchange_fail_unreachable(
@@ -427,6 +452,10 @@ static void on_request_failed(struct session *session, uint64_t request, int htt
 		body = message_error(span_of(stream->id), RPC_INTERNAL_ERROR, why, NULL);
 		relay_stream_put(stream, &body, true);
 	}
+	if (session->state == SESSION_DEAD)
+		return;
+	if (is_initialize)
+		on_initialize_failed(relay);
 	session_pump(session);
 }
 

@@ -157,15 +157,23 @@ static void send_event(struct relay_stream *stream, struct relay_event *event)
 {
 	char id[48];
 	struct buf copy = {0};
+	struct relay *relay = stream->relay;
 	struct client *client = stream->reader ? stream->reader : stream->exchange ? stream->exchange->client : NULL;
 	if (!client)
 		return;
 	buf_add_span(&copy, buf_span(&event->message));
 	snprintf(id, sizeof(id), "%" PRIu64 "-%" PRIu64, event->stream, event->number);
 	client->event_id = id;
-	event->sent = buf_ok(&copy) && client->ops->send(client, &copy);
+	/* A header, and so it goes with whatever is sent first. */
+	client->session_id = event->stream == relay->initialize ? relay->id : NULL;
+	bool sent = buf_ok(&copy) && client->ops->send(client, &copy);
 	client->event_id = NULL;
+	client->session_id = NULL;
 	buf_free(&copy);
+	/* A connection that turned out to be broken was the last that held the session. */
+	if (relay->session->state == SESSION_DEAD)
+		return;
+	event->sent = sent;
 	stream->has_events = true;
 	/* Who does not read is cut off, and may come back for the rest. */
 	if (!event->sent || event->last)
@@ -214,7 +222,7 @@ static void replay(struct relay_stream *stream, uint64_t after)
 {
 	struct relay *relay = stream->relay;
 	struct relay_event *event = TAILQ_FIRST(&relay->events);
-	while (event && stream->reader) {
+	while (event && relay->session->state != SESSION_DEAD && stream->reader) {
 		struct relay_event *next = TAILQ_NEXT(event, link);
 		if (event->stream == stream->number && (after ? event->number > after : !event->sent))
 			send_event(stream, event);
@@ -249,7 +257,7 @@ int proxy_listen(struct proxy *proxy, struct client *client)
 	stream->reader = client;
 	client->reads = stream;
 	replay(stream, after);
-	if (stream->reader && stream->answered)
+	if (relay->session->state != SESSION_DEAD && stream->reader && stream->answered)
 		relay_stream_hang_up(stream);
 	return 200;
 }

@@ -62,6 +62,8 @@ static void take_forwarded(struct session *session, const struct client *client)
 		buf_free(&lines);
 		return;
 	}
+	if (session->forwarded.data)
+		sodium_memzero(session->forwarded.data, session->forwarded.cap);
 	buf_free(&session->forwarded);
 	session->forwarded = lines;
 }

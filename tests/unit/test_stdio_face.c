@@ -30,6 +30,8 @@ struct proxy {
 	bool mute;	  /* does not answer */
 	unsigned notices; /* notifications to send before each answer */
 	size_t notice_bytes;
+	bool sends; /* the notices are of a legacy client's session */
+	unsigned refused;
 };
 
 void client_init(struct client *client, const struct face_ops *ops)
@@ -51,7 +53,10 @@ enum received proxy_receive(
 		assert_true(buf_reserve(&notice, proxy->notice_bytes));
 		memset(notice.data, 'n', proxy->notice_bytes);
 		notice.len = proxy->notice_bytes;
-		client->ops->notify(client, &notice);
+		if (proxy->sends)
+			proxy->refused += !client->ops->send(client, &notice);
+		else
+			client->ops->notify(client, &notice);
 	}
 	if (!proxy->mute) {
 		struct buf answer = {0};
@@ -353,6 +358,27 @@ static void test_client_that_never_reads(void **state)
 	(void)waitpid(writer, NULL, 0);
 }
 
+/* What belongs to a legacy client's session cannot be left out: who does not read it is cut off. */
+static void test_legacy_client_that_never_reads(void **state)
+{
+	struct world *world = *state;
+	int in[2], out[2];
+	world->policy->limits.downstream_queue_bytes = 400000;
+	world->proxy.notices = 5;
+	world->proxy.notice_bytes = 200000;
+	world->proxy.sends = true;
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	assert_int_equal(write(in[1], "[1]\n", 4), 4);
+	close(in[1]);
+	(void)run(world, in[0], out[1]);
+	assert_in_range(world->proxy.refused, 1, 3);
+	assert_int_equal(world->proxy.gone, 1);
+	close(in[0]);
+	close(out[0]);
+	close(out[1]);
+}
+
 static void test_client_that_is_gone(void **state)
 {
 	struct world *world = *state;
@@ -435,6 +461,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_descriptor_flags, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_backpressure, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_client_that_never_reads, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_legacy_client_that_never_reads, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_client_that_is_gone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_sigterm, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_second_sigint, set_up, tear_down),

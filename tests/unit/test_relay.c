@@ -1,0 +1,276 @@
+/* What happens to the session of a legacy client over HTTP and on a pipe when its server or its connections misbehave. */
+#include "proxy/message.h"
+#include "proxy/proxy.h"
+
+#include <setjmp.h>
+#include <sodium.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* One HTTP connection with one request, or the pipe. */
+struct party {
+	struct client client;
+	const char *names; /* Mcp-Session-Id as a header, or NULL */
+	char given[64];	   /* Mcp-Session-Id as the response says it */
+	int status;
+	bool breaks; /* the connection is found to be broken when something is sent */
+};
+
+static struct {
+	struct proxy *proxy;
+	struct session *session; /* the newest */
+	uint64_t request;	 /* the newest */
+	bool established;
+	uint8_t random;
+} world;
+
+static int64_t now_ms(void *ctx)
+{
+	(void)ctx;
+	return 1000;
+}
+
+static void random_bytes(void *ctx, void *out, size_t len)
+{
+	(void)ctx;
+	memset(out, ++world.random, len);
+}
+
+static void take_log(void *ctx, const struct log_line *line)
+{
+	(void)ctx;
+	(void)line;
+}
+
+static const struct env env = {
+	.now_ms = now_ms, .wall_ms = now_ms, .random = random_bytes, .log = take_log, .log_level = LOG_DEBUG};
+
+static struct upstream *on_open(void *ctx, struct session *session, struct error *error)
+{
+	(void)ctx;
+	(void)error;
+	world.session = session;
+	return (struct upstream *)&world;
+}
+
+static int on_send(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message)
+{
+	(void)upstream;
+	if (kind == UPSTREAM_REQUEST)
+		world.request = request_id;
+	buf_free(message);
+	return 0;
+}
+
+static void on_establish(struct upstream *upstream, const char *version)
+{
+	(void)upstream;
+	(void)version;
+	world.established = true;
+	session_on_established(world.session);
+}
+
+static void on_forget(struct upstream *upstream, uint64_t request_id)
+{
+	(void)upstream;
+	(void)request_id;
+}
+
+static void on_close(struct upstream *upstream)
+{
+	(void)upstream;
+}
+
+static const struct upstream_ops upstream_ops = {
+	.open = on_open, .send = on_send, .establish = on_establish, .forget = on_forget, .close = on_close};
+
+static void take_head(struct party *party, int status)
+{
+	if (!party->status && party->client.session_id)
+		snprintf(party->given, sizeof(party->given), "%s", party->client.session_id);
+	party->status = party->status ? party->status : status;
+}
+
+static bool on_send_down(struct client *client, struct buf *message)
+{
+	struct party *party = (struct party *)client;
+	take_head(party, 200);
+	buf_free(message);
+	if (party->breaks)
+		client_gone(world.proxy, client);
+	return true;
+}
+
+static void on_notify(struct client *client, struct buf *message)
+{
+	(void)on_send_down(client, message);
+}
+
+static void on_respond(struct client *client, int http_status, struct buf *message)
+{
+	take_head((struct party *)client, http_status);
+	buf_free(message);
+}
+
+static void on_finish(struct client *client)
+{
+	(void)client;
+}
+
+static bool on_header(const struct client *client, const char *name, struct span *value)
+{
+	const struct party *party = (const struct party *)client;
+	if (strcmp(name, "mcp-session-id") != 0 || !party->names)
+		return false;
+	*value = span_of(party->names);
+	return true;
+}
+
+static void on_headers_of(const struct client *client, const char *prefix, struct buf *lines)
+{
+	(void)client;
+	(void)prefix;
+	(void)lines;
+}
+
+static const struct face_ops pipe_ops = {
+	.notify = on_notify, .respond = on_respond, .send = on_send_down, .finish = on_finish};
+static const struct face_ops http_ops = {.notify = on_notify,
+	.respond = on_respond,
+	.send = on_send_down,
+	.finish = on_finish,
+	.header = on_header,
+	.headers_of = on_headers_of};
+
+#define INITIALIZE                                                                                                     \
+	"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\"}}"
+#define INITIALIZED "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"
+#define WELCOME "{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{\"protocolVersion\":\"2025-06-18\"}}"
+#define CALL "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"t\"}}"
+#define LOG "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}"
+
+static void tell(struct party *party, const struct face_ops *ops, const char *names, const char *text)
+{
+	if (!party->client.ops) {
+		party->names = names;
+		client_init(&party->client, ops);
+	}
+	(void)proxy_receive(world.proxy, &party->client, span_of(text), NULL);
+}
+
+static void say(const char *text)
+{
+	session_on_message(world.session, span_of(text), world.request);
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	struct error error;
+	struct policy *policy = policy_parse(SPAN("version: 1\nlimits: { exchanges: 3 }\n"), "test", stderr, &error);
+	struct keyring *keys = keyring_random(&env);
+	memset(&world, 0, sizeof(world));
+	policy->upstream.era = POLICY_ERA_LEGACY;
+	world.proxy = proxy_new(
+		&(struct proxy_config){.env = &env, .policy = policy, .keys = keys, .upstream = &upstream_ops});
+	policy_unref(policy);
+	keyring_unref(keys);
+	return world.proxy ? 0 : -1;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	proxy_free(world.proxy);
+	return 0;
+}
+
+/* The session id is a header, and so goes with the first event. */
+static void test_log_before_the_answer_to_initialize(void **state)
+{
+	(void)state;
+	struct party party = {0};
+	tell(&party, &http_ops, NULL, INITIALIZE);
+	say(LOG);
+	say(WELCOME);
+	assert_int_equal(strlen(party.given), 32);
+	client_gone(world.proxy, &party.client);
+}
+
+static void test_initialize_again_after_a_failure(void **state)
+{
+	(void)state;
+	struct party party = {0};
+	tell(&party, &pipe_ops, NULL, INITIALIZE);
+	session_on_request_failed(world.session, world.request, 503, "busy");
+	tell(&party, &pipe_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	tell(&party, &pipe_ops, NULL, INITIALIZED);
+	assert_true(world.established);
+	client_gone(world.proxy, &party.client);
+}
+
+/* Nobody can name the session of an initialize that failed. */
+static void test_failed_initialize_leaves_no_session(void **state)
+{
+	(void)state;
+	struct party party = {0};
+	tell(&party, &http_ops, NULL, INITIALIZE);
+	session_on_request_failed(world.session, world.request, 503, "busy");
+	proxy_turn(world.proxy);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 0);
+	client_gone(world.proxy, &party.client);
+}
+
+/* Requests whose clients went away still run, and count. */
+static void test_abandoned_requests_are_limited(void **state)
+{
+	(void)state;
+	struct party first = {0};
+	tell(&first, &http_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	client_gone(world.proxy, &first.client);
+	for (int i = 0; i < 4; i++) {
+		struct party party = {0};
+		tell(&party, &http_ops, first.given, CALL);
+		assert_int_equal(party.status, i < 3 ? 0 : 503);
+		client_gone(world.proxy, &party.client);
+		proxy_turn(world.proxy);
+	}
+}
+
+/* The last answer is written to a broken connection while the proxy shuts down: the session ends meanwhile. */
+static void test_connection_breaks_at_the_last_answer(void **state)
+{
+	(void)state;
+	struct party first = {0}, party = {0};
+	tell(&first, &http_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	client_gone(world.proxy, &first.client);
+	tell(&party, &http_ops, first.given, CALL);
+	say(LOG);
+	proxy_shutdown(world.proxy);
+	party.breaks = true;
+	say("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+	proxy_turn(world.proxy);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_log_before_the_answer_to_initialize, begin, end),
+		cmocka_unit_test_setup_teardown(test_initialize_again_after_a_failure, begin, end),
+		cmocka_unit_test_setup_teardown(test_failed_initialize_leaves_no_session, begin, end),
+		cmocka_unit_test_setup_teardown(test_abandoned_requests_are_limited, begin, end),
+		cmocka_unit_test_setup_teardown(test_connection_breaks_at_the_last_answer, begin, end),
+	};
+	if (sodium_init() < 0)
+		return 1;
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
