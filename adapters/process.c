@@ -218,6 +218,11 @@ int process_open_standard_descriptors(struct error *error)
 	return 0;
 }
 
+void process_forbid_core_dumps(void)
+{
+	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
 void process_raise_descriptor_limit(struct rlimit *before)
 {
 	if (getrlimit(RLIMIT_NOFILE, before)) {

@@ -47,6 +47,9 @@ void process_kill_leftovers(void);
 
 /* Opens descriptors 0 to 2 on /dev/null where they are closed, so that no pipe gets one of these numbers. */
 int process_open_standard_descriptors(struct error *error) MUST_CHECK;
+/* Keys, answers and credentials are in memory: no core dump, and no debugger of the same user. Not RLIMIT_CORE, which
+ * children would inherit and which a core pattern with a pipe ignores; this ends with exec, so that a child dumps as ever. */
+void process_forbid_core_dumps(void);
 /* Raises the soft limit of open descriptors to the hard one, for many connections. *before is what to give to children.
  * */
 void process_raise_descriptor_limit(struct rlimit *before);

@@ -267,6 +267,7 @@ static int serve(const struct options *options)
 	};
 	struct error error = {0};
 	int status = 0;
+	process_forbid_core_dumps();
 	if (!build(&valet, &error)) {
 		status = fail(EXIT_RUN_TIME, &error);
 	} else {

@@ -48,7 +48,10 @@ void call_require_urls(struct call *call, struct span error)
 	call->sent = false;
 	proxy->upstream->forget(session->upstream, call->upstream_id);
 	call_drop_inputs(call, true);
-	if (!call->caps.elicitation_url) {
+	if (call->rule->asks_never || call->rule->action[POLICY_ELICITATION] != POLICY_FORWARD) {
+		call_fail(call, CALL_END_REFUSED, "declined", RPC_INTERNAL_ERROR,
+			"The server requires a URL elicitation, which the policy does not pass on", NULL);
+	} else if (!call->caps.elicitation_url) {
 		call_fail(call, CALL_END_REFUSED, "missing_capability", RPC_MISSING_CAPABILITY,
 			"The server needs a capability that the client did not declare",
 			"{\"requiredCapabilities\":{\"elicitation\":{\"url\":{}}}}");

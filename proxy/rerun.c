@@ -98,7 +98,7 @@ void rerun_record(struct call *call, const struct input *input, struct span answ
 void rerun_write_script(const struct call *call, struct buf *out)
 {
 	struct input *input;
-	char question[HEX_BYTES];
+	char question[HEX_BYTES] = ""; /* stays so without memory */
 	buf_add_text(out, "{\"answers\":[");
 	buf_add_span(out, buf_span(&call->answers));
 	buf_add_text(out, "],\"open\":{");

@@ -262,3 +262,42 @@ server_pid() {
 	kill -TERM "$pid"
 	ends 0
 }
+
+@test "HTTP: without free descriptors accepting pauses, and does not spin" {
+	local before after ticks port i
+	start --listen 127.0.0.1:0 -- "$MCP_VALET" demo --server
+	wait_for "$log" 'started: .*Streamable HTTP on 127\.0\.0\.1:[1-9]'
+	prlimit --pid "$pid" --nofile=24:24
+	port=$(sed -n 's/.*HTTP on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$log")
+	perl -MIO::Socket::INET -e 'my @all = map { IO::Socket::INET->new("127.0.0.1:$ARGV[0]") } 1 .. 40;
+		open my $f, ">", $ARGV[1]; close $f; sleep 30' "$port" "$BATS_TEST_TMPDIR/connected" 3>&- &
+	local crowd=$!
+	for ((i = 0; i < 100; i++)); do [ -e "$BATS_TEST_TMPDIR/connected" ] && break; sleep 0.05; done
+	before=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
+	sleep 2
+	after=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
+	ticks=$((after - before))
+	echo "$ticks ticks"
+	wait_for "$log" accept-failed
+	[ "$ticks" -lt "$(($(getconf CLK_TCK) / 5))" ]
+	# Once they leave, the next one is served.
+	kill "$crowd"
+	run curl -s -m 10 -o "$BATS_TEST_TMPDIR/answer" -w '%{http_code}' "http://127.0.0.1:$port/nothing"
+	echo "$output"
+	[ "$output" = 404 ]
+	kill -TERM "$pid"
+	ends 0
+}
+
+# Whether a command, killed by SIGSEGV once it has printed a line, is dumped: prints 1 or 0.
+dumped() {
+	(cd "$BATS_TEST_TMPDIR" && ulimit -c unlimited && perl -e '
+		my $pid = open(my $out, "-|") // die;
+		if (!$pid) { open STDERR, ">&STDOUT"; exec @ARGV }
+		readline $out; kill "SEGV", $pid; close $out; print $? & 128 ? 1 : 0' "$@" 3>&-)
+}
+
+@test "no core dump: keys and answers are in memory" {
+	[ "$(dumped perl -e '$| = 1; print "ready\n"; sleep 20')" = 1 ] || skip "this system dumps nothing"
+	[ "$(dumped "$MCP_VALET" --listen 127.0.0.1:0 -- "$MCP_VALET" demo --server)" = 0 ]
+}

@@ -3,12 +3,12 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import http from 'node:http';
-import { readdirSync, readFileSync } from 'node:fs';
-import { call, children, fixture, meta, serve, sleep, textOf, until } from './valet.mjs';
+import { readFileSync } from 'node:fs';
+import { call, children, descriptors, fixture, meta, serve, sleep, textOf, until } from './valet.mjs';
 
 const calls = Number(process.env.SOAK_CALLS ?? 10000), abandoned = Number(process.env.SOAK_ABANDONED ?? 1000);
 
-const descriptors = pid => readdirSync(`/proc/${pid}/fd`).length;
+
 const residentKiB = pid => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]);
 
 async function many(count, atOnce, one) {

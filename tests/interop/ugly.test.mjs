@@ -2,8 +2,7 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { readdirSync } from 'node:fs';
-import { answerAll, call, fixture, retry, serve, sleep, textOf, until } from './valet.mjs';
+import { answerAll, call, descriptors, fixture, retry, serve, sleep, textOf, until } from './valet.mjs';
 
 async function front(t, kind, options = {}) {
   const child = spawn('node', [fixture('ugly.mjs'), kind], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -62,7 +61,6 @@ test('an answer that the server refuses to take is lost, the session lives', { t
 });
 
 test('a thousand calls parked at once, all answered; then a thousand abandoned', { timeout: 120000 }, async t => {
-  const descriptors = () => readdirSync(`/proc/${valet.pid}/fd`).length;
   const valet = await front(t, '', { policy: 'version: 1\nlimits: { parked_per_principal: 2000, server_requests: 2000, connections_per_address: 2000 }\n' +
     'defaults: { park: 60s }\ndeadlines: { idle_session: 1s, idle_connection: 1s }\nrules:\n  - match: { tool: sample }\n    park: 8s\n' });
   const many = async (count, one) => {
@@ -71,7 +69,7 @@ test('a thousand calls parked at once, all answered; then a thousand abandoned',
   };
   await works(valet);
   await sleep(2500);
-  const before = descriptors();
+  const before = descriptors(valet.pid);
   const parked = [];
   await many(1000, async n => { parked.push({ n: String(n), result: (await call(valet, 'ask', { n: String(n) })).result }); });
   assert.equal(new Set(parked.map(({ result }) => result.requestState)).size, 1000);
@@ -85,7 +83,7 @@ test('a thousand calls parked at once, all answered; then a thousand abandoned',
   await until(() => /"event":"session-closed"[^\n]*idle[^\n]*\n(?![\s\S]*call-sent)/.test(valet.log), 'the session to end', 40000);
   await sleep(1500);
   // 256 idle ones, and those that were handed back in the same moment as others.
-  assert.ok(descriptors() <= before + 320, `descriptors ${before} → ${descriptors()}: only reusable connections may be open`);
+  assert.ok(descriptors(valet.pid) <= before + 320, `descriptors ${before} → ${descriptors(valet.pid)}: only reusable connections may be open`);
   valet.child.kill('SIGTERM');
   assert.deepEqual(await valet.exited, { code: 0, signal: null });
 });

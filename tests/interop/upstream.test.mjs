@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { answerAll, ask, call, everything, fixture, freePort, makeClient, packaged, program, recorded, retry, scratch, serve, sleep, textOf, until } from './valet.mjs';
+import { answerAll, ask, call, descriptors, everything, fixture, freePort, makeClient, packaged, program, recorded, retry, scratch, serve, sleep, textOf, until } from './valet.mjs';
 
 const accept = content => ({ action: 'accept', content });
 
@@ -193,7 +193,6 @@ test('TLS: a certificate of an unknown authority is refused, of a given one take
 });
 
 test('the server is killed and started again under load: one answer for each request, nothing leaks', { timeout: 60000 }, async t => {
-  const { readdirSync } = await import('node:fs');
   const port = await freePort();
   const up = () => start(t, ['node', fixture('http_asker.mjs')], { env: { PORT: String(port) } });
   let server = await up();
@@ -228,7 +227,7 @@ test('the server is killed and started again under load: one answer for each req
   assert.ok(seen.done > 20 && seen.lost + seen.unavailable > 0, JSON.stringify(seen));
   assert.ok((await call(valet, 'plain')).result);
   await sleep(500);
-  assert.ok(readdirSync(`/proc/${valet.pid}/fd`).length < 60);
+  assert.ok(descriptors(valet.pid) < 60);
   valet.child.kill('SIGTERM');
   assert.deepEqual(await valet.exited, { code: 0, signal: null });
 });

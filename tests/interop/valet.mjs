@@ -1,6 +1,6 @@
 // Starts mcp-valet for a test, and speaks to it: with the official client, or with bare bytes.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync, existsSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync, existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -40,6 +40,9 @@ export async function until(test, what, ms = 10000) {
 export function alive(pid) {
   try { process.kill(pid, 0); return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z '); } catch { return false; }
 }
+
+// How many descriptors it has open. Only root may look, since mcp-valet is not dumpable; to others it is none.
+export const descriptors = pid => process.getuid() === 0 ? readdirSync(`/proc/${pid}/fd`).length : 0;
 
 // Processes whose parent is `pid`.
 export function children(pid) {

@@ -33,6 +33,7 @@ struct question *ledger_question(struct link *link, struct job *job, enum policy
 	question->number = ++ledger->question_count;
 	question->link = link;
 	question->job = job;
+	question->run = job ? job->sends : 0;
 	question->kind = kind;
 	question->loose = !job;
 	ledger->questions[question->number] = question;

@@ -62,6 +62,7 @@ struct question {
 	unsigned like; /* the question that this one repeats to the byte, in a rerun; its mark is that one's */
 	struct link *link;
 	struct job *job; /* that the server works at; NULL: none */
+	unsigned run;	 /* of the job, counted by its sends: a rerun is another call */
 	bool loose;	 /* asked when the core cannot know for whom */
 	bool alone;	 /* asked while no call was under way */
 	bool held;	 /* asked while several were: known when one is left, if no call ends before its question */

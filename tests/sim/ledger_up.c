@@ -318,10 +318,13 @@ static const struct entry *find_entry(struct world *world, const struct answer *
 	return NULL;
 }
 
-/* Whether roots that were asked for ahead of a call may answer it: it is nobody's question, or its call is over. */
+/* Whether roots that were asked for ahead of a call may answer it: it is nobody's question, or its call is over
+ * (and the job may be under way again, in a rerun). */
 static bool is_adopted(const struct question *question)
 {
-	return question->kind == POLICY_ROOTS && (ledger_is_loose(question) || question->job->answered);
+	const struct job *job = question->job;
+	return question->kind == POLICY_ROOTS &&
+	       (ledger_is_loose(question) || job->answered || job->sends > question->run);
 }
 
 static unsigned base_of(const struct question *question)

@@ -8,6 +8,8 @@
 
 struct prng {
 	uint64_t state;
+	const uint8_t *choices; /* of a fuzzer: prng_between() and prng_chance() use these up first */
+	size_t choices_left;
 };
 
 void prng_seed(struct prng *prng, uint64_t seed);
