@@ -79,13 +79,6 @@ static char *make_trace(struct span trace_parent)
 	return span_dup(id);
 }
 
-static void make_hash(struct call *call)
-{
-	unsigned char digest[crypto_generichash_BYTES_MIN];
-	crypto_generichash(digest, sizeof(digest), call->id, sizeof(call->id), NULL, 0);
-	sodium_bin2hex(call->hash, sizeof(call->hash), digest, 8);
-}
-
 static struct call *call_new(struct exchange *exchange, const struct request *request, const char *name)
 {
 	struct proxy *proxy = exchange->proxy;
@@ -102,7 +95,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->row = metrics_row(&proxy->metrics, call->method, name);
 	call->budget_ms = call->method->may_ask ? call->rule->call_ms : call->policy->deadlines.request_ms;
 	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
-	make_hash(call);
+	call_hash(call->id, call->hash);
 	call->log_level = request->log_level;
 	call->round = request->round;
 	call->asked_before = request->asked;
