@@ -263,6 +263,8 @@ static void count_time(struct call *call, enum call_state next, int64_t now)
 	if (call->state == CALL_PARKED && (next == CALL_RESUMING || next == CALL_WAITING)) {
 		call->row->people_ms += (uint64_t)spent_ms;
 		call->row->people_count++;
+		if ((uint64_t)spent_ms > call->row->seen.longest_ms)
+			call->row->seen.longest_ms = (uint64_t)spent_ms;
 	}
 	call->entered_ms = now;
 }
@@ -407,6 +409,7 @@ static void call_on_timer(void *arg)
 			"The server was busy with other calls for too long; nothing was sent (deadlines.wait)", NULL);
 		break;
 	case CALL_RUNNING:
+		call->row->seen.timed_out++;
 		call_fail(call, CALL_END_REFUSED, "timeout", RPC_INTERNAL_ERROR,
 			"The server did not answer in time; the call may have had effects", NULL);
 		break;
