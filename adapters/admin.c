@@ -5,6 +5,7 @@
 #include "adapters/http_check.h"
 #include "adapters/listener.h"
 #include "adapters/outbox.h"
+#include "proxy/observe.h"
 #include "proxy/proxy.h"
 
 #include <errno.h>
@@ -81,6 +82,12 @@ static void show_metrics(const struct admin *admin, struct answer *answer)
 	proxy_write_metrics(admin->proxy, &answer->body);
 }
 
+static void show_report(const struct admin *admin, struct answer *answer)
+{
+	answer->type = "application/json";
+	proxy_write_report(admin->proxy, &answer->body);
+}
+
 static void show_page(const struct admin *admin, struct answer *answer)
 {
 	answer->type = "text/html; charset=utf-8";
@@ -91,7 +98,8 @@ static void show_page(const struct admin *admin, struct answer *answer)
 static const struct {
 	const char *path;
 	void (*show)(const struct admin *admin, struct answer *answer);
-} pages[] = {{"/healthz", show_health}, {"/readyz", show_readiness}, {"/metrics", show_metrics}, {"/", show_page}};
+} pages[] = {{"/healthz", show_health}, {"/readyz", show_readiness}, {"/metrics", show_metrics},
+	{"/report.json", show_report}, {"/", show_page}};
 
 static void refuse(struct answer *answer, int status, const char *why)
 {

@@ -8,6 +8,8 @@ static const char usage[] =
 	"       mcp-valet --upstream URL [OPTIONS]        front a legacy MCP server that runs already\n"
 	"       mcp-valet demo                            show how it works\n"
 	"       mcp-valet keygen > FILE                   make a key for request states\n"
+	"       mcp-valet decode-state --key-file FILE [--answers] STATE|-\n"
+	"                                                 show what a request state holds\n"
 	"       mcp-valet check-policy FILE               check a policy file\n"
 	"       mcp-valet explain [--policy FILE] tool|prompt|resource NAME\n"
 	"                                                 show what the policy decides for one name\n"
@@ -17,11 +19,13 @@ static const char usage[] =
 	"                       the socket that systemd passes (default: stdio)\n"
 	"  --path PATH          path of the MCP endpoint (default: /mcp)\n"
 	"  --allow-remote       let --listen and --admin take addresses that others can reach\n"
-	"  --admin ADDR         serve a status page, /healthz, /readyz and /metrics there (default: off)\n"
+	"  --admin ADDR         serve a status page, /healthz, /readyz, /metrics and /report.json there (default: "
+	"off)\n"
 	"  --upstream URL       http://…, https://… or unix:/path/of/socket:/endpoint\n"
 	"  --upstream-ca FILE   certificates that an https server may be signed by (default: the system's)\n"
 	"  --policy FILE        limits, deadlines and rules\n"
 	"  --key-file FILE      keys for request states (default: a random key for this process)\n"
+	"  --answers            decode-state: show the answers in the state, too\n"
 	"  --log-level LEVEL    error, warning, info (default) or debug; the log goes to standard error\n"
 	"  --log-format FORMAT  text (default) or json\n"
 	"  --help, --version\n";
@@ -37,6 +41,7 @@ enum option_key {
 	OPTION_UPSTREAM_CA,
 	OPTION_LOG_LEVEL,
 	OPTION_LOG_FORMAT,
+	OPTION_ANSWERS,
 	OPTION_HELP,
 	OPTION_VERSION,
 };
@@ -54,6 +59,13 @@ static const struct option serve_options[] = {
 	{"log-format", required_argument, NULL, OPTION_LOG_FORMAT},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{"version", no_argument, NULL, OPTION_VERSION},
+	{NULL, 0, NULL, 0},
+};
+
+static const struct option decode_state_options[] = {
+	{"key-file", required_argument, NULL, OPTION_KEY_FILE},
+	{"answers", no_argument, NULL, OPTION_ANSWERS},
+	{"help", no_argument, NULL, OPTION_HELP},
 	{NULL, 0, NULL, 0},
 };
 
@@ -111,6 +123,9 @@ static int take_option(struct options *options, int key, char *const argv[], str
 	case OPTION_LOG_FORMAT:
 		if (!log_format_parse(optarg, &options->log_format))
 			return error_set(error, ERROR_SYNTAX, "--log-format %s: expected text or json", optarg);
+		return 0;
+	case OPTION_ANSWERS:
+		options->with_answers = true;
 		return 0;
 	case OPTION_HELP:
 		options->command = COMMAND_HELP;
@@ -184,6 +199,19 @@ static int parse_check_policy(struct options *options, int argc, char **argv, st
 	return 0;
 }
 
+static int parse_decode_state(struct options *options, int argc, char **argv, struct error *error)
+{
+	int status = take_options(options, decode_state_options, argc, argv, error);
+	if (status || is_informative(options))
+		return status;
+	if (!options->key_file)
+		return error_set(error, ERROR_SYNTAX, "decode-state needs --key-file");
+	if (argc - optind != 1)
+		return error_set(error, ERROR_SYNTAX, "decode-state takes one request state, or - for standard input");
+	options->state = argv[optind];
+	return 0;
+}
+
 static int parse_explain(struct options *options, int argc, char **argv, struct error *error)
 {
 	static const char *const subjects[] = {"tool", "prompt", "resource"};
@@ -225,6 +253,7 @@ static const struct {
 } commands[] = {
 	{"demo", COMMAND_DEMO, parse_demo},
 	{"keygen", COMMAND_KEYGEN, parse_bare},
+	{"decode-state", COMMAND_DECODE_STATE, parse_decode_state},
 	{"check-policy", COMMAND_CHECK_POLICY, parse_check_policy},
 	{"explain", COMMAND_EXPLAIN, parse_explain},
 	{"policy-man", COMMAND_POLICY_MAN, parse_bare},

@@ -12,6 +12,7 @@ enum command {
 	COMMAND_VERSION,
 	COMMAND_DEMO,
 	COMMAND_KEYGEN,
+	COMMAND_DECODE_STATE,
 	COMMAND_CHECK_POLICY,
 	COMMAND_EXPLAIN,
 	COMMAND_POLICY_MAN,
@@ -31,6 +32,8 @@ struct options {
 	const char *upstream_ca; /* certificates for it, or NULL */
 	enum log_level log_level;
 	enum log_format log_format;
+	const char *state;	     /* decode-state: the token, or "-" */
+	bool with_answers;	     /* decode-state */
 	enum policy_subject subject; /* explain */
 	const char *name;	     /* explain */
 	int argc;		     /* serve: the server's command; demo: its own arguments with the word `demo` */

@@ -76,13 +76,6 @@ void call_take_trace(struct call *call, const struct exchange *exchange)
 	call->trace = trace;
 }
 
-static void make_hash(struct call *call)
-{
-	unsigned char digest[crypto_generichash_BYTES_MIN];
-	crypto_generichash(digest, sizeof(digest), call->id, sizeof(call->id), NULL, 0);
-	sodium_bin2hex(call->hash, sizeof(call->hash), digest, 8);
-}
-
 static struct call *call_new(struct exchange *exchange, const struct request *request, const char *name)
 {
 	struct proxy *proxy = exchange->proxy;
@@ -99,7 +92,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->row = metrics_row(&proxy->metrics, call->method, name);
 	call->budget_ms = call->method->may_ask ? call->rule->call_ms : call->policy->deadlines.request_ms;
 	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
-	make_hash(call);
+	call_hash(call->id, call->hash);
 	call->log_level = request->log_level;
 	call->round = request->round;
 	call->asked_before = request->asked;
@@ -277,6 +270,8 @@ static void count_time(struct call *call, enum call_state next, int64_t now)
 	if (call->state == CALL_PARKED && (next == CALL_RESUMING || next == CALL_WAITING)) {
 		call->row->people_ms += (uint64_t)spent_ms;
 		call->row->people_count++;
+		if ((uint64_t)spent_ms > call->row->seen.longest_ms)
+			call->row->seen.longest_ms = (uint64_t)spent_ms;
 	}
 	call->entered_ms = now;
 }
@@ -421,6 +416,7 @@ static void call_on_timer(void *arg)
 			"The server was busy with other calls for too long; nothing was sent (deadlines.wait)", NULL);
 		break;
 	case CALL_RUNNING:
+		call->row->seen.timed_out++;
 		call_fail(call, CALL_END_REFUSED, "timeout", RPC_INTERNAL_ERROR,
 			"The server did not answer in time; the call may have had effects", NULL);
 		break;

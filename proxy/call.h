@@ -83,10 +83,10 @@ struct call {
 	const struct method *method;
 	struct policy *policy; /* a reference: the rule outlives a reload */
 	const struct policy_rule *rule;
-	struct metrics_row *row; /* where it is counted */
-	char *subject;		 /* for logs, such as "tools/call report" */
-	char *trace;		 /* W3C trace id of the newest request, or NULL */
-	char hash[17];		 /* for logs */
+	struct metrics_row *row;    /* where it is counted */
+	char *subject;		    /* for logs, such as "tools/call report" */
+	char *trace;		    /* W3C trace id of the newest request, or NULL */
+	char hash[CALL_HASH_CHARS]; /* for logs */
 	uint8_t id[CALL_ID_BYTES];
 	uint8_t principal[PRINCIPAL_BYTES];
 	uint8_t digest[DIGEST_BYTES]; /* of the request */

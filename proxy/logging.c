@@ -63,6 +63,7 @@ void logging_on_message(struct session *session, const struct message *message, 
 	if (!call || call->log_level == LOGGING_NONE || !json_get(message->params, &message->index, "level", &name) ||
 		!logging_read_level(name, &level) || level < call->log_level)
 		return;
+	call->row->seen.logs++;
 	TAILQ_FOREACH (exchange, &call->waiters, of_call)
 		exchange_notify(exchange, "notifications/message", message->params, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  * Everything that a running program consists of stands in struct valet. */
 #include "adapters/admin.h"
 #include "adapters/child.h"
+#include "adapters/decode_state.h"
 #include "adapters/demo.h"
 #include "adapters/http_face.h"
 #include "adapters/http_upstream.h"
@@ -298,6 +299,14 @@ static int keygen(void)
 	return is_written ? 0 : EXIT_RUN_TIME;
 }
 
+static int show_state(const struct options *options)
+{
+	struct error error = {0};
+	return decode_state(options->key_file, options->state, options->with_answers, stdin, stdout, &error)
+		       ? fail(EXIT_RUN_TIME, &error)
+		       : 0;
+}
+
 static int check_policy(const struct options *options)
 {
 	struct policy *policy = policy_load(options->policy, stderr, NULL);
@@ -328,6 +337,8 @@ static int run(const struct options *options)
 		return demo_main(options->argc, options->argv);
 	case COMMAND_KEYGEN:
 		return keygen();
+	case COMMAND_DECODE_STATE:
+		return show_state(options);
 	case COMMAND_CHECK_POLICY:
 		return check_policy(options);
 	case COMMAND_EXPLAIN:

@@ -14,9 +14,11 @@ static const char *const subjects[] = {
 void metrics_free(struct metrics *metrics)
 {
 	for (size_t i = 0; i < metrics->row_count; i++) {
+		observed_free(&metrics->rows[i]->seen);
 		free(metrics->rows[i]->name);
 		free(metrics->rows[i]);
 	}
+	observed_free(&metrics->other.seen);
 	metrics->row_count = 0;
 }
 

@@ -4,7 +4,7 @@
 #ifndef MCP_VALET_METRICS_H
 #define MCP_VALET_METRICS_H
 
-#include "policy/policy.h"
+#include "proxy/observe.h"
 
 struct method;
 struct proxy;
@@ -38,6 +38,7 @@ struct metrics_row {
 	uint64_t forwarded[POLICY_KINDS];
 	uint64_t requests[POLICY_KINDS][SERVER_REQUEST_OUTCOMES];
 	uint64_t people_ms, people_count; /* from a round to the retry that answers it */
+	struct observed seen;
 };
 
 struct metrics {

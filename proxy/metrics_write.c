@@ -9,9 +9,9 @@
 _Static_assert(METRICS_METHODS == METHOD_LISTEN + 1, "a counter for each method");
 _Static_assert(METRICS_ENDS == CALL_END_LOST + 1, "a counter for each end");
 
-static const char *const kinds[POLICY_KINDS] = {"elicitation", "sampling", "roots"};
-static const char *const ends[METRICS_ENDS] = {"answered", "refused", "cancelled", "abandoned", "lost"};
-static const char *const outcomes[SERVER_REQUEST_OUTCOMES] = {
+const char *const metrics_kind_names[POLICY_KINDS] = {"elicitation", "sampling", "roots"};
+const char *const metrics_end_names[METRICS_ENDS] = {"answered", "refused", "cancelled", "abandoned", "lost"};
+const char *const metrics_outcome_names[SERVER_REQUEST_OUTCOMES] = {
 	"answered", "policy", "denied", "withdrawn", "failed_closed", "lost"};
 
 void metrics_write_label(struct buf *out, const char *value)
@@ -63,7 +63,7 @@ static void write_calls(const struct metrics *metrics, struct buf *out)
 	family(out, "calls_total", "counter", "Calls of tools, prompts and resources, by how they ended.");
 	for (size_t i = 0; (row = row_at(metrics, i)); i++)
 		for (size_t end = 0; end < METRICS_ENDS; end++)
-			row_value(out, "calls_total", row, "outcome", ends[end], row->ends[end]);
+			row_value(out, "calls_total", row, "outcome", metrics_end_names[end], row->ends[end]);
 	family(out, "rounds_total", "counter", "Answers that ask the client for input.");
 	for (size_t i = 0; (row = row_at(metrics, i)); i++) {
 		row_start(out, "rounds_total", row);
@@ -86,8 +86,8 @@ static void write_server_requests(const struct metrics *metrics, struct buf *out
 	family(out, "server_requests_forwarded_total", "counter", "Questions that clients were asked.");
 	for (size_t i = 0; (row = row_at(metrics, i)); i++)
 		for (size_t kind = 0; kind < POLICY_KINDS; kind++)
-			row_value(
-				out, "server_requests_forwarded_total", row, "kind", kinds[kind], row->forwarded[kind]);
+			row_value(out, "server_requests_forwarded_total", row, "kind", metrics_kind_names[kind],
+				row->forwarded[kind]);
 	family(out, "server_requests_total", "counter", "Questions of the server, by what became of them.");
 	for (size_t i = 0; (row = row_at(metrics, i)); i++)
 		for (size_t cell = 0; cell < (size_t)POLICY_KINDS * SERVER_REQUEST_OUTCOMES; cell++) {
@@ -95,8 +95,8 @@ static void write_server_requests(const struct metrics *metrics, struct buf *out
 			if (!row->requests[kind][outcome])
 				continue;
 			row_start(out, "server_requests_total", row);
-			buf_printf(out, ",kind=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", kinds[kind], outcomes[outcome],
-				row->requests[kind][outcome]);
+			buf_printf(out, ",kind=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", metrics_kind_names[kind],
+				metrics_outcome_names[outcome], row->requests[kind][outcome]);
 		}
 }
 

@@ -141,6 +141,8 @@ static void count_round(struct call *call)
 {
 	struct input *input;
 	call->row->rounds++;
+	if (call->round > call->row->seen.most_rounds)
+		call->row->seen.most_rounds = call->round;
 	TAILQ_FOREACH (input, &call->inputs, link) {
 		call->row->forwarded[input->kind] += !input->asked;
 		input->asked = true;

@@ -12,6 +12,7 @@ static bool add_url(struct call *call, struct span elicitation)
 {
 	static const struct capability_need need = {.kind = POLICY_ELICITATION, .url = true};
 	struct span id;
+	observe_question(&call->row->seen, &need, elicitation);
 	if (!translate_url_allowed(&need, elicitation, call->rule)) {
 		call_log(call, LOG_WARNING, "url-refused",
 			"the policy does not let clients go to this host (url_hosts)");

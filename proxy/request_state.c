@@ -317,3 +317,10 @@ int request_state_open(const struct keyring *keys, struct span text, struct requ
 	buf_free(&token);
 	return status;
 }
+
+void call_hash(const uint8_t id[CALL_ID_BYTES], char hash[CALL_HASH_CHARS])
+{
+	unsigned char digest[crypto_generichash_BYTES_MIN];
+	crypto_generichash(digest, sizeof(digest), id, CALL_ID_BYTES, NULL, 0);
+	sodium_bin2hex(hash, CALL_HASH_CHARS, digest, (CALL_HASH_CHARS - 1) / 2);
+}

@@ -20,7 +20,7 @@
 #include "proxy/error.h"
 #include "proxy/face.h"
 
-enum { CALL_ID_BYTES = 16, INSTANCE_BYTES = 16 };
+enum { CALL_ID_BYTES = 16, INSTANCE_BYTES = 16, CALL_HASH_CHARS = 17 };
 
 enum request_state_kind {
 	REQUEST_STATE_PARKED = 1, /* the call waits in this process */
@@ -58,5 +58,8 @@ void request_state_seal(const struct keyring *keys, const struct env *env, const
  * principal and digest are for the caller to judge. */
 int request_state_open(const struct keyring *keys, struct span token, struct request_state *state, struct buf *script,
 	struct error *error) MUST_CHECK;
+
+/* What stands for a call in the log: its id opens nothing, but is nobody's business. */
+void call_hash(const uint8_t id[CALL_ID_BYTES], char hash[CALL_HASH_CHARS]);
 
 #endif

@@ -160,6 +160,7 @@ static void give_to_call(struct server_request *request, struct call *call)
 	bool declared = capabilities_cover(&call->caps, &request->need);
 	timer_cancel(&request->session->proxy->timers, &request->hold);
 	request->call = call;
+	observe_question(&call->row->seen, &request->need, span_of(request->params));
 	if (call->rule->action[kind] == POLICY_FAIL)
 		fail_call(request, call);
 	else if (call->rule->asks_never)

@@ -36,6 +36,7 @@ static void augment(struct call *call)
 	buf_printf(&call->request, "%s\"task\":{\"ttl\":%lld}}}",
 		call->request.data[call->request.len - 1] == '{' ? "" : ",", (long long)ttl_ms);
 	call->as_task = true;
+	call->row->seen.tasks++;
 }
 
 void task_prepare(struct call *call)

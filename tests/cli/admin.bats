@@ -93,6 +93,27 @@ wait_for() {
 	[[ "$output" != *secret* ]]
 }
 
+@test "the report tells what each tool asked, and never what was answered" {
+	start -- "$MCP_VALET" demo --server
+	ask '"name":"book_table","arguments":{"note":"secret words"}'
+	wait_for 'mcp_valet_parked_calls 1'
+	get 'GET /report.json HTTP/1.1'
+	[[ "$output" == *'Content-Type: application/json'* ]]
+	report=${lines[-1]}
+	[[ "$report" == *'{"subject":"tool","name":"book_table",'*'"elicitation":{"forwarded":1,'*'"most_rounds":1,'* ]]
+	[[ "$report" == *'"forms":[{"fields":"people integer, time string","count":1}]'* ]]
+	state=$(sed -n 's/.*"requestState":"\([^"]*\)".*/\1/p' "$BATS_TEST_TMPDIR/out")
+	[ -n "$state" ]
+	ask '"name":"book_table","arguments":{"note":"secret words"},"requestState":"'"$state"'","inputResponses":{"input-1":{"action":"accept","content":{"people":7,"time":"19:30"}}}'
+	wait_for 'mcp_valet_people_seconds_count\{subject="tool",name="book_table"\} 1'
+	get 'GET /report.json HTTP/1.1'
+	report=${lines[-1]}
+	[[ "$report" == *'"people_count":1,'* ]]
+	[[ "$report" != *secret* ]]
+	[[ "$report" != *19:30* ]]
+	[[ "$report" != *"$state"* ]]
+}
+
 @test "it is not ready when the server cannot be started" {
 	start -- /nonexistent/server
 	ask '"name":"echo","arguments":{}'

@@ -102,10 +102,51 @@ static void labels_are_escaped(void **state)
 	buf_free(&out);
 }
 
+static void shapes_are_names_and_types_only(void **state)
+{
+	(void)state;
+	static const struct capability_need form = {.kind = POLICY_ELICITATION};
+	struct observed seen = {0};
+	observe_question(&seen, &form,
+		SPAN("{\"message\":\"hush\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"who\":{\"type\":"
+		     "\"string\",\"default\":\"hush\"},\"n\":{\"type\":\"integer\"},\"x\":{}},\"required\":[\"n\"]}}"));
+	assert_string_equal(seen.shapes[0].text, "who? string, n integer, x? any");
+	assert_int_equal(seen.shapes[0].count, 1);
+	observe_question(&seen, &form, SPAN("{\"message\":\"hush\"}"));
+	observe_question(&seen, &form, SPAN("{\"requestedSchema\":{\"properties\":7}}"));
+	observed_free(&seen);
+}
+
+static void shapes_are_bounded(void **state)
+{
+	(void)state;
+	static const struct capability_need form = {.kind = POLICY_ELICITATION};
+	struct observed seen = {0};
+	char params[1024], name[600];
+	for (int i = 0; i < OBSERVE_SHAPES + 3; i++) {
+		snprintf(params, sizeof(params),
+			"{\"requestedSchema\":{\"properties\":{\"f%d\":{\"type\":\"string\"}}}}", i);
+		observe_question(&seen, &form, span_of(params));
+	}
+	assert_int_equal(seen.other_shapes, 3);
+	observed_free(&seen);
+	/* The cut falls into the second byte of a letter. */
+	struct observed cut = {0};
+	memset(name, 'a', sizeof(name));
+	memcpy(name + OBSERVE_SHAPE_BYTES - 1, "\xc3\xa4", 2);
+	name[500] = '\0';
+	snprintf(params, sizeof(params), "{\"requestedSchema\":{\"properties\":{\"%s\":{}}}}", name);
+	observe_question(&cut, &form, span_of(params));
+	assert_int_equal(strlen(cut.shapes[0].text), OBSERVE_SHAPE_BYTES - 1 + 3);
+	observed_free(&cut);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_have_rows_of_their_own),
+		cmocka_unit_test(shapes_are_names_and_types_only),
+		cmocka_unit_test(shapes_are_bounded),
 		cmocka_unit_test(names_are_bounded),
 		cmocka_unit_test(names_are_safe_to_show),
 		cmocka_unit_test(reasons_are_bounded),
