@@ -10,6 +10,10 @@ static const char usage[] =
 	"       mcp-valet keygen > FILE                   make a key for request states\n"
 	"       mcp-valet decode-state --key-file FILE [--answers] STATE|-\n"
 	"                                                 show what a request state holds\n"
+	"       mcp-valet report [--json] --admin ADDR|--file FILE\n"
+	"                                                 what is left to migrate, from what was observed\n"
+	"       mcp-valet suggest-policy --admin ADDR|--file FILE\n"
+	"                                                 a policy file to begin with, from the same\n"
 	"       mcp-valet check-policy FILE               check a policy file\n"
 	"       mcp-valet explain [--policy FILE] tool|prompt|resource NAME\n"
 	"                                                 show what the policy decides for one name\n"
@@ -26,6 +30,7 @@ static const char usage[] =
 	"  --policy FILE        limits, deadlines and rules\n"
 	"  --key-file FILE      keys for request states (default: a random key for this process)\n"
 	"  --answers            decode-state: show the answers in the state, too\n"
+	"  --json, --file FILE  report: as JSON; from a file that --json wrote\n"
 	"  --log-level LEVEL    error, warning, info (default) or debug; the log goes to standard error\n"
 	"  --log-format FORMAT  text (default) or json\n"
 	"  --help, --version\n";
@@ -42,6 +47,8 @@ enum option_key {
 	OPTION_LOG_LEVEL,
 	OPTION_LOG_FORMAT,
 	OPTION_ANSWERS,
+	OPTION_JSON,
+	OPTION_FILE,
 	OPTION_HELP,
 	OPTION_VERSION,
 };
@@ -65,6 +72,14 @@ static const struct option serve_options[] = {
 static const struct option decode_state_options[] = {
 	{"key-file", required_argument, NULL, OPTION_KEY_FILE},
 	{"answers", no_argument, NULL, OPTION_ANSWERS},
+	{"help", no_argument, NULL, OPTION_HELP},
+	{NULL, 0, NULL, 0},
+};
+
+static const struct option report_options[] = {
+	{"admin", required_argument, NULL, OPTION_ADMIN},
+	{"file", required_argument, NULL, OPTION_FILE},
+	{"json", no_argument, NULL, OPTION_JSON},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{NULL, 0, NULL, 0},
 };
@@ -123,6 +138,12 @@ static int take_option(struct options *options, int key, char *const argv[], str
 	case OPTION_LOG_FORMAT:
 		if (!log_format_parse(optarg, &options->log_format))
 			return error_set(error, ERROR_SYNTAX, "--log-format %s: expected text or json", optarg);
+		return 0;
+	case OPTION_JSON:
+		options->as_json = true;
+		return 0;
+	case OPTION_FILE:
+		options->report_file = optarg;
 		return 0;
 	case OPTION_ANSWERS:
 		options->with_answers = true;
@@ -212,6 +233,19 @@ static int parse_decode_state(struct options *options, int argc, char **argv, st
 	return 0;
 }
 
+static int parse_report(struct options *options, int argc, char **argv, struct error *error)
+{
+	bool is_policy = options->command == COMMAND_SUGGEST_POLICY;
+	int status = take_options(options, report_options, argc, argv, error);
+	if (status || is_informative(options))
+		return status;
+	if (!options->admin == !options->report_file)
+		return error_set(error, ERROR_SYNTAX, "%s needs --admin or --file, one of the two", argv[0]);
+	if (is_policy && options->as_json)
+		return error_set(error, ERROR_SYNTAX, "--json is for report alone");
+	return optind < argc ? error_set(error, ERROR_SYNTAX, "%s takes options only", argv[0]) : 0;
+}
+
 static int parse_explain(struct options *options, int argc, char **argv, struct error *error)
 {
 	static const char *const subjects[] = {"tool", "prompt", "resource"};
@@ -254,6 +288,8 @@ static const struct {
 	{"demo", COMMAND_DEMO, parse_demo},
 	{"keygen", COMMAND_KEYGEN, parse_bare},
 	{"decode-state", COMMAND_DECODE_STATE, parse_decode_state},
+	{"report", COMMAND_REPORT, parse_report},
+	{"suggest-policy", COMMAND_SUGGEST_POLICY, parse_report},
 	{"check-policy", COMMAND_CHECK_POLICY, parse_check_policy},
 	{"explain", COMMAND_EXPLAIN, parse_explain},
 	{"policy-man", COMMAND_POLICY_MAN, parse_bare},

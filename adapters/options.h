@@ -13,6 +13,8 @@ enum command {
 	COMMAND_DEMO,
 	COMMAND_KEYGEN,
 	COMMAND_DECODE_STATE,
+	COMMAND_REPORT,
+	COMMAND_SUGGEST_POLICY,
 	COMMAND_CHECK_POLICY,
 	COMMAND_EXPLAIN,
 	COMMAND_POLICY_MAN,
@@ -25,6 +27,8 @@ struct options {
 	const char *listen; /* NULL: stdio */
 	const char *path;   /* the MCP endpoint's, "/mcp" by default */
 	bool allow_remote;
+	const char *report_file; /* report, suggest-policy: instead of admin */
+	bool as_json;		 /* report */
 	const char *admin;	 /* NULL: no admin endpoint */
 	const char *policy;	 /* the policy file: serve (NULL: none), check-policy, explain (NULL: the defaults) */
 	const char *key_file;	 /* NULL: a random key */

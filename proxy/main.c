@@ -14,6 +14,7 @@
 #include "adapters/loop.h"
 #include "adapters/options.h"
 #include "adapters/process.h"
+#include "adapters/report.h"
 #include "adapters/stdio_face.h"
 #include "adapters/systemd.h"
 #include "policy/policy.h"
@@ -307,6 +308,16 @@ static int show_state(const struct options *options)
 		       : 0;
 }
 
+static int report(const struct options *options)
+{
+	struct error error = {0};
+	enum report_form form = options->command == COMMAND_SUGGEST_POLICY ? REPORT_POLICY
+				: options->as_json			   ? REPORT_JSON
+									   : REPORT_TEXT;
+	return report_write(options->admin, options->report_file, form, stdout, &error) ? fail(EXIT_RUN_TIME, &error)
+											: 0;
+}
+
 static int check_policy(const struct options *options)
 {
 	struct policy *policy = policy_load(options->policy, stderr, NULL);
@@ -339,6 +350,9 @@ static int run(const struct options *options)
 		return keygen();
 	case COMMAND_DECODE_STATE:
 		return show_state(options);
+	case COMMAND_REPORT:
+	case COMMAND_SUGGEST_POLICY:
+		return report(options);
 	case COMMAND_CHECK_POLICY:
 		return check_policy(options);
 	case COMMAND_EXPLAIN:
