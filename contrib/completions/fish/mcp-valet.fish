@@ -14,7 +14,7 @@ function __mcp_valet_server
 end
 
 function __mcp_valet_serves
-    __mcp_valet_before_dashes; and not __fish_seen_subcommand_from demo keygen decode-state check-policy explain policy-man policy-schema
+    __mcp_valet_before_dashes; and not __fish_seen_subcommand_from demo keygen decode-state report suggest-policy check-policy explain policy-man policy-schema
 end
 
 complete -c mcp-valet -f
@@ -23,6 +23,8 @@ complete -c mcp-valet -n 'not __mcp_valet_before_dashes' -a '(__mcp_valet_server
 complete -c mcp-valet -n __fish_is_first_token -a demo -d 'show how it works'
 complete -c mcp-valet -n __fish_is_first_token -a keygen -d 'make a key for request states'
 complete -c mcp-valet -n __fish_is_first_token -a decode-state -d 'show what a request state holds'
+complete -c mcp-valet -n __fish_is_first_token -a report -d 'show what is left to migrate'
+complete -c mcp-valet -n __fish_is_first_token -a suggest-policy -d 'write a policy file to begin with'
 complete -c mcp-valet -n __fish_is_first_token -a check-policy -d 'check a policy file'
 complete -c mcp-valet -n __fish_is_first_token -a explain -d 'show what the policy decides for one name'
 complete -c mcp-valet -n __fish_is_first_token -a policy-man -d 'write the reference of the policy file in mdoc'
@@ -39,11 +41,14 @@ complete -c mcp-valet -n __mcp_valet_serves -l key-file -rF -d 'keys for request
 complete -c mcp-valet -n __mcp_valet_serves -l log-level -x -a 'error warning info debug' -d 'how much to log'
 complete -c mcp-valet -n __mcp_valet_serves -l log-format -x -a 'text json' -d 'the form of log lines'
 complete -c mcp-valet -n __mcp_valet_before_dashes -l answers -d 'decode-state: show the answers in the state, too'
+complete -c mcp-valet -n __mcp_valet_before_dashes -l json -d 'report: as JSON'
+complete -c mcp-valet -n __mcp_valet_before_dashes -l file -rF -d 'report: from a file that --json wrote'
 complete -c mcp-valet -n __mcp_valet_before_dashes -l help -d 'show a summary of the options'
 complete -c mcp-valet -n __mcp_valet_serves -l version -d 'show the version'
 
 complete -c mcp-valet -n '__fish_seen_subcommand_from demo' -l server -d 'be the legacy server of the demonstration'
 complete -c mcp-valet -n '__fish_seen_subcommand_from decode-state' -l key-file -rF -d 'keys for request states'
+complete -c mcp-valet -n '__fish_seen_subcommand_from report suggest-policy' -l admin -x -d 'the admin endpoint'
 complete -c mcp-valet -n '__fish_seen_subcommand_from check-policy' -F
 complete -c mcp-valet -n '__fish_seen_subcommand_from explain' -l policy -rF -d 'limits, deadlines and rules'
 complete -c mcp-valet -n '__fish_seen_subcommand_from explain' -a 'tool prompt resource'
