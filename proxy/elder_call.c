@@ -374,7 +374,7 @@ bool elder_is_progress(const struct relay *relay, const struct message *message)
 		value.len >= sizeof(number))
 		return false;
 	TAILQ_FOREACH (stream, &relay->streams, link)
-		if (!stream->answered && stream->progress_token && span_is(token, stream->progress_token))
+		if (!stream->answered && stream->progress_token && json_same(token, span_of(stream->progress_token)))
 			break;
 	if (!stream || !stream->call)
 		return stream;

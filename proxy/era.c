@@ -208,7 +208,7 @@ static void cancel(struct proxy *proxy, const struct client *client, const struc
 		!json_get(message->params, &message->index, "requestId", &id))
 		return;
 	TAILQ_FOREACH (undecided, &proxy->undecided, link)
-		if (undecided->client == client && span_is(id, undecided->id))
+		if (undecided->client == client && json_same(id, span_of(undecided->id)))
 			break;
 	if (undecided)
 		forget(proxy, undecided);

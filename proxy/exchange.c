@@ -382,7 +382,7 @@ static bool id_in_use(const struct client *client, struct span id)
 {
 	struct exchange *exchange;
 	TAILQ_FOREACH (exchange, &client->exchanges, of_client)
-		if (span_is(id, exchange->id))
+		if (json_same(id, span_of(exchange->id)))
 			return true;
 	return false;
 }
@@ -470,7 +470,7 @@ static void on_notification(struct client *client, const struct message *message
 		return;
 	struct exchange *exchange;
 	TAILQ_FOREACH (exchange, &client->exchanges, of_client)
-		if (span_is(id, exchange->id))
+		if (json_same(id, span_of(exchange->id)))
 			break;
 	if (!exchange)
 		return;

@@ -617,6 +617,45 @@ bool json_string_is(struct span string, const char *text)
 	return string_content(string, &content) && json_key_is(content, text);
 }
 
+/* The decoded bytes of a string, one by one. */
+struct letters {
+	const char *at;
+	const char *end;
+	struct character character;
+	size_t given; /* of the character's bytes */
+};
+
+static int next_byte(struct letters *letters)
+{
+	struct character *c = &letters->character;
+	if (letters->given == c->len) {
+		if (letters->at == letters->end)
+			return -1;
+		*c = (struct character){.spelled = 1, .len = 1, .utf8 = {*letters->at}};
+		if (*letters->at == '\\')
+			*c = decode_escape(letters->at, letters->end);
+		letters->at += c->spelled;
+		letters->given = 0;
+	}
+	return (unsigned char)c->utf8[letters->given++];
+}
+
+bool json_same(struct span one, struct span other)
+{
+	struct span a, b;
+	int64_t number, other_number;
+	if (span_equal(one, other))
+		return true;
+	if (!string_content(one, &a) || !string_content(other, &b))
+		return json_integer(one, &number) && json_integer(other, &other_number) && number == other_number;
+	struct letters left = {.at = a.ptr, .end = a.ptr + a.len}, right = {.at = b.ptr, .end = b.ptr + b.len};
+	int byte;
+	while ((byte = next_byte(&left)) == next_byte(&right))
+		if (byte < 0)
+			return true;
+	return false;
+}
+
 void json_decode_string(struct span string, struct buf *out)
 {
 	struct span content;

@@ -57,6 +57,10 @@ unsigned json_get(struct span object, const struct json_index *index, const char
 bool json_key_is(struct span key, const char *text);
 bool json_string_is(struct span string, const char *text);
 
+/* Whether two strings, or two integers that fit, are the same, however each is spelled: who reads a value and writes it again
+ * may spell it differently. Other values are the same when they are spelled the same. */
+bool json_same(struct span one, struct span other);
+
 /* Appends the decoded UTF-8 of a string value (with quotes). A lone surrogate becomes its three-byte form, so that
  * different strings stay different. */
 void json_decode_string(struct span string, struct buf *out);

@@ -15,7 +15,7 @@ static struct relay_stream *find_by_id(struct relay *relay, struct span id)
 {
 	struct relay_stream *stream;
 	TAILQ_FOREACH (stream, &relay->streams, link)
-		if (id.ptr && !stream->answered && span_is(id, stream->id))
+		if (id.ptr && !stream->answered && json_same(id, span_of(stream->id)))
 			return stream;
 	return NULL;
 }
@@ -383,7 +383,8 @@ static struct relay_stream *choose_stream(struct relay *relay, const struct mess
 	if (json_string_is(message->method, "notifications/progress") &&
 		json_get(message->params, &message->index, "progressToken", &token))
 		TAILQ_FOREACH (stream, &relay->streams, link)
-			if (stream->progress_token && !stream->answered && span_is(token, stream->progress_token))
+			if (stream->progress_token && !stream->answered &&
+				json_same(token, span_of(stream->progress_token)))
 				return stream;
 	if (message->kind == MESSAGE_NOTIFICATION && relay->standalone.reader)
 		return &relay->standalone;

@@ -218,7 +218,7 @@ static struct server_request *find(struct session *session, struct span id)
 {
 	struct server_request *request;
 	TAILQ_FOREACH (request, &session->server_requests, link)
-		if (span_is(id, request->id))
+		if (json_same(id, span_of(request->id)))
 			return request;
 	return NULL;
 }

@@ -239,6 +239,16 @@ test('payload bytes are the same for legacy clients', { timeout: 20000 }, async 
   assert.equal(text, `{"jsonrpc":"2.0","id":"\\u0031","result":{"content":[],"structuredContent":${bytes}}}`);
 });
 
+test('an answer finds its request when the server spells the id in its own way', { timeout: 20000 }, async t => {
+  const valet = await serve(t, asker); // reads an id and writes it again
+  const session = await open(valet);
+  for (const id of ['"a\\/b"', '"\\u00e9"', '-0', '"\\u0031"', '1']) {
+    const { status, text } = await post(valet, `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"plain","arguments":{}}}`, session, { signal: AbortSignal.timeout(5000) });
+    assert.equal(status, 200, id);
+    assert.ok(JSON.parse(text).id == JSON.parse(id) && typeof JSON.parse(text).id === typeof JSON.parse(id));
+  }
+});
+
 test('the policy: hidden names stay hidden, and legacy clients can be refused', { timeout: 30000 }, async t => {
   const valet = await serve(t, asker, { policy: 'version: 1\nrules:\n  - match: { tool: "confirm" }\n    hide: true\n' });
   const client = await connectLegacy(t, valet, 'old');

@@ -405,6 +405,41 @@ static void reads_integers(void **state)
 	}
 }
 
+static void finds_the_same_under_other_spellings(void **state)
+{
+	static const struct {
+		struct span one, other;
+		bool same;
+	} pairs[] = {
+		{SPAN("1"), SPAN("1"), true},
+		{SPAN("-0"), SPAN("0"), true},
+		{SPAN("1"), SPAN("\"1\""), false},
+		{SPAN("1"), SPAN("2"), false},
+		{SPAN("12345678901234567890123"), SPAN("12345678901234567890123"), true},
+		{SPAN("12345678901234567890123"), SPAN("12345678901234567890124"), false},
+		{SPAN("\"\""), SPAN("\"\""), true},
+		{SPAN("\"\""), SPAN("\"a\""), false},
+		{SPAN("\"a/b\""), SPAN("\"a\\/b\""), true},
+		{SPAN("\"\\u0061\""), SPAN("\"a\""), true},
+		{SPAN("\"\\u00e9\""), SPAN("\"\xc3\xa9\""), true},
+		{SPAN("\"\\ud83d\\ude00\""), SPAN("\"\xf0\x9f\x98\x80\""), true},
+		{SPAN("\"\\u00e9\""), SPAN("\"\xc3\""), false},
+		{SPAN("\"a\\u0000\""), SPAN("\"a\""), false},
+		{SPAN("\"a\\u0000b\""), SPAN("\"a\\u0000c\""), false},
+		{SPAN("\"\\\\u0061\""), SPAN("\"a\""), false},
+		{SPAN("\"ab\""), SPAN("\"a\""), false},
+		{{NULL, 0}, SPAN("\"\""), false},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		struct span one = exact_copy(pairs[i].one), other = exact_copy(pairs[i].other);
+		assert_int_equal(json_same(one, other), pairs[i].same);
+		assert_int_equal(json_same(other, one), pairs[i].same);
+		release(one);
+		release(other);
+	}
+}
+
 static void tells_types(void **state)
 {
 	(void)state;
@@ -541,6 +576,7 @@ int main(void)
 		cmocka_unit_test(compares_decoded_keys),
 		cmocka_unit_test(decodes_strings),
 		cmocka_unit_test(reads_integers),
+		cmocka_unit_test(finds_the_same_under_other_spellings),
 		cmocka_unit_test(tells_types),
 		cmocka_unit_test(indexes_a_large_string),
 		cmocka_unit_test(keeps_the_largest_in_the_index),
