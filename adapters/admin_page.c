@@ -1,5 +1,6 @@
 #include "adapters/admin_page.h"
 
+#include "proxy/metrics_write.h"
 #include "proxy/view.h"
 
 #include <inttypes.h>
@@ -22,8 +23,6 @@ static const char style[] =
 	".charts{display:flex;flex-wrap:wrap;gap:1rem "
 	"2rem}figure{margin:0}figcaption{color:var(--faint);font-size:.9rem}"
 	"svg{display:block;border-bottom:1px solid var(--line);max-width:100%}rect{fill:var(--bar)}";
-
-static const char *const kinds[POLICY_KINDS] = {"elicitation", "sampling", "roots"};
 
 void admin_page_write_policy(struct buf *out)
 {
@@ -126,7 +125,7 @@ static void add_parked(void *ctx, const struct view_parked *parked)
 	for (size_t kind = 0; kind < POLICY_KINDS; kind++)
 		if (parked->asked[kind])
 			used += snprintf(asked + used, sizeof(asked) - (size_t)used, "%s%s%s", used ? ", " : "",
-				kinds[kind], parked->asked[kind] > 1 ? " (several)" : "");
+				metrics_kind_names[kind], parked->asked[kind] > 1 ? " (several)" : "");
 	buf_add_text(out, "<tr>");
 	add_cell(out, parked->subject);
 	add_cell(out, asked);

@@ -3,6 +3,7 @@
 #include "adapters/key_file.h"
 #include "policy/policy.h"
 #include "proxy/json.h"
+#include "proxy/metrics_write.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -67,7 +68,6 @@ static void write_head(FILE *out, const struct request_state *state)
 /* The script of rerun.h. */
 static int write_script(FILE *out, struct span text, bool with_answers, struct error *error)
 {
-	static const char *const kinds[POLICY_KINDS] = {"elicitation", "sampling", "roots"};
 	struct span script, answers, open, entry, value;
 	struct json_member member;
 	unsigned count = 0;
@@ -88,7 +88,7 @@ static int write_script(FILE *out, struct span text, bool with_answers, struct e
 		if (json_get(member.value, NULL, "kind", &value))
 			json_integer(value, &kind);
 		fprintf(out, "%-11s%.*s: %s\n", "open", (int)member.key.len, member.key.ptr,
-			kind >= 0 && kind < POLICY_KINDS ? kinds[kind] : "?");
+			kind >= 0 && kind < POLICY_KINDS ? metrics_kind_names[kind] : "?");
 	}
 	return 0;
 }

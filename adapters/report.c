@@ -9,6 +9,7 @@
 
 enum { MAX_REPORT_BYTES = 16 << 20, FETCH_SECONDS = 10 };
 
+/* As metrics_kind_names has them, whose header and jansson.h exclude each other. */
 static const char *const kinds[] = {"elicitation", "sampling", "roots"};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 

@@ -43,8 +43,8 @@ void buf_add_json_string(struct buf *buf, struct span bytes);
 /* Removes `len` bytes from the front. */
 void buf_consume(struct buf *buf, size_t len);
 struct span buf_span(const struct buf *buf);
-/* Takes the content out: the buffer is empty afterwards and the result owns the memory. */
 void buf_trim(struct buf *buf); /* gives back what the content does not need, as far as that can be done */
+/* Takes the content out: the buffer is empty afterwards and the result owns the memory. */
 struct buf buf_take(struct buf *buf);
 
 #endif
