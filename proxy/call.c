@@ -15,21 +15,16 @@ static void call_on_timer(void *arg);
 
 void call_log(const struct call *call, enum log_level level, const char *event, const char *format, ...)
 {
-	const struct env *env = call->proxy->env;
-	if (level > env->log_level)
-		return;
-	char text[400];
+	const struct log_line line = {.level = level,
+		.event = event,
+		.session = call->session ? call->session->name : NULL,
+		.call = call->hash,
+		.subject = call->subject,
+		.trace = call->trace};
 	va_list args;
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	env_log(call->proxy->env, line, ENV_LOG_BYTES, format, args);
 	va_end(args);
-	env->log(env->ctx, &(struct log_line){.level = level,
-				   .event = event,
-				   .session = call->session ? call->session->name : NULL,
-				   .call = call->hash,
-				   .subject = call->subject,
-				   .trace = call->trace,
-				   .text = text});
 }
 
 bool call_may_ask(const struct call *call)

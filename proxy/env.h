@@ -3,6 +3,7 @@
 #ifndef MCP_VALET_ENV_H
 #define MCP_VALET_ENV_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,5 +29,10 @@ struct env {
 	void (*log)(void *ctx, const struct log_line *line);
 	enum log_level log_level; /* lines above this level are not made */
 };
+
+enum { ENV_LOG_BYTES = 400, ENV_LOG_MOST_BYTES = 600 }; /* room for the words of a line */
+
+/* Makes the words of a line, as far as `room` goes, and logs it, if its level is wanted. */
+void env_log(const struct env *env, struct log_line line, size_t room, const char *format, va_list args);
 
 #endif

@@ -56,15 +56,11 @@ static void exchange_free(struct grave *grave)
 
 void exchange_log(const struct exchange *exchange, enum log_level level, const char *event, const char *format, ...)
 {
-	const struct env *env = exchange->proxy->env;
-	if (level > env->log_level)
-		return;
-	char text[400];
 	va_list args;
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	env_log(exchange->proxy->env, (struct log_line){.level = level, .event = event, .trace = exchange->trace},
+		ENV_LOG_BYTES, format, args);
 	va_end(args);
-	env->log(env->ctx, &(struct log_line){.level = level, .event = event, .trace = exchange->trace, .text = text});
 }
 
 /* The trace id of a W3C traceparent, `00-<trace id>-<parent id>-<flags>`, as a terminated copy; NULL if it is none. */

@@ -16,14 +16,10 @@ struct account {
 
 void proxy_log(const struct proxy *proxy, enum log_level level, const char *event, const char *format, ...)
 {
-	if (level > proxy->env->log_level)
-		return;
-	char text[400];
 	va_list args;
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	env_log(proxy->env, (struct log_line){.level = level, .event = event}, ENV_LOG_BYTES, format, args);
 	va_end(args);
-	proxy->env->log(proxy->env->ctx, &(struct log_line){.level = level, .event = event, .text = text});
 }
 
 struct proxy *proxy_new(const struct proxy_config *config)

@@ -15,15 +15,11 @@ static void on_keepalive(void *arg);
 
 void session_log(const struct session *session, enum log_level level, const char *event, const char *format, ...)
 {
-	const struct env *env = session->proxy->env;
-	if (level > env->log_level)
-		return;
-	char text[600];
 	va_list args;
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	env_log(session->proxy->env, (struct log_line){.level = level, .event = event, .session = session->name},
+		ENV_LOG_MOST_BYTES, format, args);
 	va_end(args);
-	env->log(env->ctx, &(struct log_line){.level = level, .event = event, .session = session->name, .text = text});
 }
 
 const char *session_authorization(const struct session *session)
