@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
 # The files for containers, clients and proxies in contrib/: they parse, they fit together, and the program accepts them.
 
+load wait_for
+
 setup() {
 	log=$BATS_TEST_TMPDIR/log
 	pid=
@@ -16,17 +18,6 @@ teardown() {
 deploy() {
 	python3 -c 'import yaml' 2>/dev/null || skip "python3-yaml is not installed"
 	python3 -B "$TOP_SRCDIR/tests/cli/deploy.py" "$@"
-}
-
-# wait_for FILE PATTERN: until a line of the file matches.
-wait_for() {
-	local i
-	for ((i = 0; i < 200; i++)); do
-		! grep -qE -- "$2" "$1" 2>/dev/null || return 0
-		sleep 0.05
-	done
-	echo "no line of $1 matches $2"
-	return 1
 }
 
 # get PORT PATH: the status line.

@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
 # The program as a whole on stdio, in front of the legacy server of the demonstration and of servers that misbehave.
 
+load wait_for
+
 bats_require_minimum_version 1.5.0
 
 setup() {
@@ -28,18 +30,6 @@ start() {
 say() {
 	local meta='"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bats","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}'
 	echo '{"jsonrpc":"2.0","id":'"$1"',"method":"'"$2"'","params":{'"${3:+$3,}$meta"'}}' >&7
-}
-
-# wait_for FILE PATTERN: until a line of the file matches.
-wait_for() {
-	local i
-	for ((i = 0; i < 200; i++)); do
-		! grep -qE -- "$2" "$1" || return 0
-		sleep 0.05
-	done
-	echo "no line of $1 matches $2:"
-	cat "$1"
-	return 1
 }
 
 # ends STATUS: the program ends by itself.

@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
 # Under a service manager: what it is told, the socket that it passes, and the units.
 
+load wait_for
+
 bats_require_minimum_version 1.5.0
 
 setup() {
@@ -13,18 +15,6 @@ teardown() {
 	[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || :
 	[ -z "$manager" ] || kill -9 "$manager" 2>/dev/null || :
 	cat "$log" 2>/dev/null || :
-}
-
-# wait_for FILE PATTERN: until a line of the file matches.
-wait_for() {
-	local i
-	for ((i = 0; i < 200; i++)); do
-		! grep -qE -- "$2" "$1" 2>/dev/null || return 0
-		sleep 0.05
-	done
-	echo "no line of $1 matches $2:"
-	cat "$1"
-	return 1
 }
 
 # A service manager's datagram socket at @NAME: a line for each datagram in $told.

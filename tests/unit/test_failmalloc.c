@@ -2,9 +2,7 @@
  * the n-th and all that follow it for a while. Whatever fails, nothing crashes, nothing leaks, every request has its one
  * response, every elicitation that was not answered by its client was cancelled, and the core is empty at the end. */
 #include "tests/unit/failing_heap.h"
-
-#include "proxy/message.h"
-#include "proxy/proxy.h"
+#include "tests/unit/small_world.h"
 
 #include <setjmp.h>
 #include <sodium.h>
@@ -17,25 +15,9 @@
 
 /* The world: a clock, a server, a client. */
 
-enum { MAX_TEXT = 4096, MAX_MAIL = 64, MAX_REQUESTS = 64, MAX_LINKS = 16 };
-
-struct link {
-	struct session *session;
-	bool open;
-	bool asked; /* an elicitation is open */
-};
+enum { MAX_REQUESTS = 64 };
 
 static struct {
-	int64_t now_ms;
-	uint8_t random;
-	struct proxy *proxy;
-	struct link links[MAX_LINKS];
-	unsigned link_count;
-	struct mail {
-		struct link *link;
-		char text[MAX_TEXT];
-	} mail[MAX_MAIL]; /* from the server, on its way */
-	unsigned mail_first, mail_count;
 	unsigned urls_required;
 	struct client client;
 	unsigned requests, responses;
@@ -45,44 +27,7 @@ static struct {
 	unsigned rounds, results;
 } world;
 
-static int64_t now_ms(void *ctx)
-{
-	(void)ctx;
-	return world.now_ms;
-}
-
-static void random_bytes(void *ctx, void *out, size_t len)
-{
-	(void)ctx;
-	for (size_t i = 0; i < len; i++)
-		((uint8_t *)out)[i] = world.random++;
-}
-
-static void take_log(void *ctx, const struct log_line *line)
-{
-	(void)ctx;
-	assert_non_null(line->event);
-	assert_non_null(line->text);
-}
-
-static const struct env env = {
-	.now_ms = now_ms, .wall_ms = now_ms, .random = random_bytes, .log = take_log, .log_level = LOG_DEBUG};
-
 /* The server. */
-
-static void say(struct link *link, const char *format, ...) PRINTF_LIKE(2, 3);
-
-static void say(struct link *link, const char *format, ...)
-{
-	va_list args;
-	if (world.mail_count == MAX_MAIL)
-		return;
-	struct mail *mail = &world.mail[(world.mail_first + world.mail_count++) % MAX_MAIL];
-	mail->link = link;
-	va_start(args, format);
-	vsnprintf(mail->text, sizeof(mail->text), format, args);
-	va_end(args);
-}
 
 static void serve_call(struct link *link, long long id, struct span params)
 {
@@ -92,33 +37,34 @@ static void serve_call(struct link *link, long long id, struct span params)
 	bool as_task = json_get(params, NULL, "task", &task) > 0;
 	if (json_string_is(name, "ask")) {
 		link->asked = true;
-		say(link,
+		say(link, 0,
 			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%lld,"
 			"\"progress\":1}}",
 			id);
-		say(link,
+		say(link, 0,
 			"{\"jsonrpc\":\"2.0\",\"id\":\"%lld\",\"method\":\"elicitation/"
 			"create\",\"params\":{\"message\":"
 			"\"m\",\"requestedSchema\":{},\"_meta\":{\"progressToken\":\"p\"}}}",
 			id);
-		say(link, "{\"jsonrpc\":\"2.0\",\"id\":\"r\",\"method\":\"roots/list\"}");
+		say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":\"r\",\"method\":\"roots/list\"}");
 	} else if (json_string_is(name, "urls") && world.urls_required++ == 0) {
-		say(link,
+		say(link, 0,
 			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32042,\"message\":\"m\",\"data\":"
 			"{\"elicitations\":[{\"mode\":\"url\",\"elicitationId\":\"u\",\"url\":\"https://x/\"}]}}}",
 			id);
 	} else if (json_string_is(name, "task") && as_task) {
-		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"task\":{\"taskId\":\"x\"}}}", id);
+		say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"task\":{\"taskId\":\"x\"}}}", id);
 	} else if (json_string_is(name, "task")) {
-		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32601,\"message\":\"as a task\"}}",
+		say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32601,\"message\":\"as a task\"}}",
 			id);
 	} else if (!json_string_is(name, "hang")) {
-		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"content\":[],\"_meta\":{\"a\":1}}}", id);
+		say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"content\":[],\"_meta\":{\"a\":1}}}", id);
 	}
 }
 
-static void serve(struct link *link, struct span text)
+static void serve(struct link *link, uint64_t request_id, struct span text)
 {
+	(void)request_id;
 	struct span value, method = {0}, params = {0}, id = {0}, result;
 	struct error error;
 	int64_t number = 0;
@@ -130,12 +76,12 @@ static void serve(struct link *link, struct span text)
 	if (!json_get(value, NULL, "method", &method)) { /* an answer; never an error to an elicitation */
 		assert_true(json_string_is(id, "r") || json_get(value, NULL, "result", &result));
 		link->asked &= json_string_is(id, "r");
-		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{\"content\":[]}}", (int)(id.len - 2),
+		say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{\"content\":[]}}", (int)(id.len - 2),
 			id.ptr + 1);
 	} else if (!id.ptr) { /* a notification */
 		return;
 	} else if (json_string_is(method, "initialize")) {
-		say(link,
+		say(link, 0,
 			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"protocolVersion\":\"2025-11-25\","
 			"\"capabilities\":"
 			"{\"tools\":{\"listChanged\":true},\"logging\":{},\"resources\":{\"subscribe\":true},\"tasks\":"
@@ -144,7 +90,7 @@ static void serve(struct link *link, struct span text)
 			"{\"name\":\"s\",\"version\":\"1\"},\"instructions\":\"i\"}}",
 			(long long)number);
 	} else if (json_string_is(method, "tools/list")) {
-		say(link,
+		say(link, 0,
 			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"tools\":[{\"name\":\"t\",\"inputSchema\":{"
 			"\"properties\":{\"a\":{\"type\":\"string\",\"x-mcp-header\":\"A\"}}}},{\"name\":\"u\","
 			"\"inputSchema\":{\"type\":\"object\",\"x-mcp-header\":1},\"execution\":{}}]}}",
@@ -152,58 +98,9 @@ static void serve(struct link *link, struct span text)
 	} else if (json_string_is(method, "tools/call")) {
 		serve_call(link, (long long)number, params);
 	} else {
-		say(link, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{}}", (long long)number);
+		say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{}}", (long long)number);
 	}
 }
-
-static struct upstream *on_open(void *ctx, struct session *session, struct error *error)
-{
-	(void)ctx;
-	if (world.link_count == MAX_LINKS) {
-		error_set(error, ERROR_SYSTEM, "no more");
-		return NULL;
-	}
-	struct link *link = &world.links[world.link_count++];
-	*link = (struct link){.session = session, .open = true};
-	return (struct upstream *)link;
-}
-
-static int on_send(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message)
-{
-	struct link *link = (struct link *)upstream;
-	static char text[MAX_TEXT];
-	assert_true(buf_ok(message));
-	assert_true(link->open);
-	assert_int_equal(kind == UPSTREAM_REQUEST, request_id != 0);
-	assert_in_range(message->len, 1, sizeof(text) - 1);
-	memcpy(text, message->data, message->len);
-	size_t len = message->len;
-	buf_free(message);
-	serve(link, (struct span){text, len});
-	return 0;
-}
-
-static void on_establish(struct upstream *upstream, const char *version)
-{
-	(void)version;
-	session_on_established(((struct link *)upstream)->session);
-}
-
-static void on_forget(struct upstream *upstream, uint64_t request_id)
-{
-	(void)upstream;
-	(void)request_id;
-}
-
-static void on_close(struct upstream *upstream)
-{
-	struct link *link = (struct link *)upstream;
-	assert_true(link->open);
-	link->open = false;
-}
-
-static const struct upstream_ops upstream_ops = {
-	.open = on_open, .send = on_send, .establish = on_establish, .forget = on_forget, .close = on_close};
 
 /* The client. */
 
@@ -268,33 +165,6 @@ static const char meta[] =
 	"\"1\"},\"traceparent\":\"00-0123456789abcdef0123456789abcdef-0123456789abcdef-01\","
 	"\"io.modelcontextprotocol/clientCapabilities\":{\"roots\":{},\"elicitation\":{\"form\":{},\"url\":{}}}}";
 
-static void turn(void)
-{
-	while (world.mail_count) {
-		struct mail *mail = &world.mail[world.mail_first];
-		world.mail_first = (world.mail_first + 1) % MAX_MAIL;
-		world.mail_count--;
-		if (mail->link->open)
-			session_on_message(mail->link->session, span_of(mail->text), 0);
-	}
-	proxy_turn(world.proxy);
-}
-
-static void advance(int64_t ms)
-{
-	int64_t until_ms = world.now_ms + ms;
-	for (;;) {
-		turn();
-		int64_t due_ms = proxy_next_due(world.proxy);
-		if (world.mail_count || due_ms <= world.now_ms)
-			continue;
-		if (due_ms > until_ms)
-			break;
-		world.now_ms = due_ms;
-	}
-	world.now_ms = until_ms;
-}
-
 static unsigned request(const char *method, const char *params)
 {
 	static char text[2 * MAX_TEXT];
@@ -303,19 +173,19 @@ static unsigned request(const char *method, const char *params)
 	world.open[id] = 1;
 	snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"%s\",\"params\":{%s%s%s}}", id,
 		method, params, params[0] ? "," : "", meta);
-	proxy_receive(world.proxy, &world.client, span_of(text), NULL);
+	proxy_receive(around.proxy, &world.client, span_of(text), NULL);
 	return id;
 }
 
 static void cancel(unsigned id)
 {
 	char text[200];
-	size_t open = proxy_counts(world.proxy).exchanges;
+	size_t open = proxy_counts(around.proxy).exchanges;
 	snprintf(text, sizeof(text),
 		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":%u}}", id);
-	proxy_receive(world.proxy, &world.client, span_of(text), NULL);
+	proxy_receive(around.proxy, &world.client, span_of(text), NULL);
 	world.open[id] = 0;
-	world.responses += (unsigned)(open - proxy_counts(world.proxy).exchanges); /* none is owed any more */
+	world.responses += (unsigned)(open - proxy_counts(around.proxy).exchanges); /* none is owed any more */
 }
 
 /* Brings the answers to the newest round, if there is one. */
@@ -370,11 +240,12 @@ static void play_endings(void)
 		"\"notifications\":{\"toolsListChanged\":true,\"resourceSubscriptions\":[\"sim://a\",\"sim://b\"]}");
 	request("tools/call", "\"name\":\"ask\"");
 	advance(100);
-	if (world.link_count && world.links[world.link_count - 1].open) {
-		struct link *link = &world.links[world.link_count - 1];
-		say(link, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
-		say(link, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
-			  "message\",\"params\":{\"level\":\"error\",\"data\":1}}");
+	if (around.link_count && around.links[around.link_count - 1].open) {
+		struct link *link = &around.links[around.link_count - 1];
+		say(link, 0, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+		say(link, 0,
+			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+			"message\",\"params\":{\"level\":\"error\",\"data\":1}}");
 		advance(30000); /* with a ping */
 		link->open = false;
 		session_on_lost(link->session, 0, "the server is gone");
@@ -386,31 +257,32 @@ static void play_endings(void)
 	request("tools/call", "\"name\":\"ask\"");
 	advance(100);
 	cancel(listener);
-	proxy_shutdown(world.proxy);
+	proxy_shutdown(around.proxy);
 	advance(20000);
 }
 
 static void check_end(void)
 {
-	client_gone(world.proxy, &world.client);
+	client_gone(around.proxy, &world.client);
 	advance(1000000);
-	struct proxy_counts counts = proxy_counts(world.proxy);
+	struct proxy_counts counts = proxy_counts(around.proxy);
 	assert_int_equal(counts.exchanges, 0);
 	assert_int_equal(counts.calls, 0);
 	assert_int_equal(counts.parked, 0);
 	assert_int_equal(counts.sessions, 0);
 	assert_int_equal(counts.server_requests, 0);
 	assert_int_equal(world.responses, world.requests);
-	for (unsigned i = 0; i < world.link_count; i++)
-		assert_false(world.links[i].open);
-	assert_true(proxy_next_due(world.proxy) == INT64_MAX);
+	for (unsigned i = 0; i < around.link_count; i++)
+		assert_false(around.links[i].open);
+	assert_true(proxy_next_due(around.proxy) == INT64_MAX);
 }
 
 /* Returns how many allocations the run made. */
 static size_t run_with(size_t fail_at, size_t fail_until, enum policy_rerun rerun)
 {
 	memset(&world, 0, sizeof(world));
-	world.now_ms = 1000;
+	memset(&around, 0, sizeof(around));
+	around.now_ms = 1000;
 	heap.count = 0;
 	heap.fail_at = fail_at;
 	heap.fail_until = fail_until;
@@ -422,9 +294,9 @@ static size_t run_with(size_t fail_at, size_t fail_until, enum policy_rerun reru
 		policy->mcp_headers = POLICY_HEADERS_VALIDATE;
 	}
 	if (policy && keys)
-		world.proxy = proxy_new(
+		around.proxy = proxy_new(
 			&(struct proxy_config){.env = &env, .policy = policy, .keys = keys, .upstream = &upstream_ops});
-	if (world.proxy) {
+	if (around.proxy) {
 		world.client.cancels_by_message = true;
 		world.client.authorization = "secret";
 		client_init(&world.client, &face_ops);
@@ -432,7 +304,7 @@ static size_t run_with(size_t fail_at, size_t fail_until, enum policy_rerun reru
 		play_endings();
 		check_end();
 	}
-	proxy_free(world.proxy);
+	proxy_free(around.proxy);
 	policy_unref(policy);
 	keyring_unref(keys);
 	assert_int_equal(heap.live, 0);

@@ -3,9 +3,7 @@
  * it and all that follow. Whatever fails, nothing crashes, nothing leaks, no half message goes anywhere, every request has
  * its one response or its client is hung up on, and the core is empty at the end. */
 #include "tests/unit/failing_heap.h"
-
-#include "proxy/message.h"
-#include "proxy/proxy.h"
+#include "tests/unit/small_world.h"
 
 #include <setjmp.h>
 #include <sodium.h>
@@ -16,12 +14,7 @@
 
 #include <cmocka.h>
 
-enum { MAX_TEXT = 4096, MAX_MAIL = 64, MAX_CLIENTS = 64, MAX_LINKS = 16 };
-
-struct link {
-	struct session *session;
-	bool open;
-};
+enum { MAX_CLIENTS = 64 };
 
 /* The pipe, or one HTTP connection with one request. */
 struct party {
@@ -32,18 +25,7 @@ struct party {
 };
 
 static struct {
-	int64_t now_ms;
-	uint8_t random;
 	bool modern; /* the server is */
-	struct proxy *proxy;
-	struct link links[MAX_LINKS];
-	unsigned link_count;
-	struct mail {
-		struct link *link;
-		uint64_t stream;
-		char text[MAX_TEXT];
-	} mail[MAX_MAIL]; /* from the server, on its way */
-	unsigned mail_first, mail_count;
 	struct party parties[MAX_CLIENTS];
 	unsigned party_count;
 	char session_id[64]; /* that the core gave last */
@@ -54,44 +36,7 @@ static struct {
 	int64_t question; /* id of the newest server request */
 } world;
 
-static int64_t now_ms(void *ctx)
-{
-	(void)ctx;
-	return world.now_ms;
-}
-
-static void random_bytes(void *ctx, void *out, size_t len)
-{
-	(void)ctx;
-	for (size_t i = 0; i < len; i++)
-		((uint8_t *)out)[i] = world.random++;
-}
-
-static void take_log(void *ctx, const struct log_line *line)
-{
-	(void)ctx;
-	assert_non_null(line->event);
-	assert_non_null(line->text);
-}
-
-static const struct env env = {
-	.now_ms = now_ms, .wall_ms = now_ms, .random = random_bytes, .log = take_log, .log_level = LOG_DEBUG};
-
 /* The server. */
-
-static void say(struct link *link, uint64_t stream, const char *format, ...) PRINTF_LIKE(3, 4);
-
-static void say(struct link *link, uint64_t stream, const char *format, ...)
-{
-	va_list args;
-	assert_true(world.mail_count < MAX_MAIL);
-	struct mail *mail = &world.mail[(world.mail_first + world.mail_count++) % MAX_MAIL];
-	mail->link = link;
-	mail->stream = stream;
-	va_start(args, format);
-	vsnprintf(mail->text, sizeof(mail->text), format, args);
-	va_end(args);
-}
 
 static void serve_legacy(struct link *link, uint64_t stream, struct span id, struct span method)
 {
@@ -165,55 +110,6 @@ static void serve(struct link *link, uint64_t stream, struct span text)
 	else if (has_id)
 		(world.modern ? serve_modern : serve_legacy)(link, stream, id, method);
 }
-
-static struct upstream *on_open(void *ctx, struct session *session, struct error *error)
-{
-	(void)ctx;
-	if (world.link_count == MAX_LINKS) {
-		error_set(error, ERROR_SYSTEM, "no more");
-		return NULL;
-	}
-	struct link *link = &world.links[world.link_count++];
-	*link = (struct link){.session = session, .open = true};
-	return (struct upstream *)link;
-}
-
-static int on_send(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message)
-{
-	static char text[MAX_TEXT];
-	struct link *link = (struct link *)upstream;
-	assert_true(buf_ok(message));
-	assert_true(link->open);
-	assert_int_equal(kind == UPSTREAM_REQUEST, request_id != 0);
-	assert_in_range(message->len, 1, sizeof(text) - 1);
-	memcpy(text, message->data, message->len);
-	size_t len = message->len;
-	buf_free(message);
-	serve(link, request_id, (struct span){text, len});
-	return 0;
-}
-
-static void on_establish(struct upstream *upstream, const char *version)
-{
-	(void)version;
-	session_on_established(((struct link *)upstream)->session);
-}
-
-static void on_forget(struct upstream *upstream, uint64_t request_id)
-{
-	(void)upstream;
-	(void)request_id;
-}
-
-static void on_close(struct upstream *upstream)
-{
-	struct link *link = (struct link *)upstream;
-	assert_true(link->open);
-	link->open = false;
-}
-
-static const struct upstream_ops upstream_ops = {
-	.open = on_open, .send = on_send, .establish = on_establish, .forget = on_forget, .close = on_close};
 
 /* The clients. */
 
@@ -306,55 +202,28 @@ static void tell(struct party *party, const char *text)
 	struct span id, method;
 	if (party->finished)
 		return;
-	size_t open = proxy_counts(world.proxy).exchanges;
+	size_t open = proxy_counts(around.proxy).exchanges;
 	bool cancels = strstr(text, "notifications/cancelled") != NULL;
 	bool is_request = json_get(span_of(text), NULL, "id", &id) && json_get(span_of(text), NULL, "method", &method);
 	party->requests += is_request;
-	enum received received = proxy_receive(world.proxy, &party->client, span_of(text), NULL);
+	enum received received = proxy_receive(around.proxy, &party->client, span_of(text), NULL);
 	party->requests += !is_request && received == RECEIVED_INVALID; /* an error answers it */
 	if (cancels)
-		party->requests -= (unsigned)(open - proxy_counts(world.proxy).exchanges);
+		party->requests -= (unsigned)(open - proxy_counts(around.proxy).exchanges);
 	assert_true(party->responses <= party->requests);
 }
 
 /* Nothing is owed to who went away. */
 static void leave(struct party *party)
 {
-	size_t open = proxy_counts(world.proxy).exchanges;
-	client_gone(world.proxy, &party->client);
-	party->requests -= (unsigned)(open - proxy_counts(world.proxy).exchanges);
-}
-
-static void turn(void)
-{
-	while (world.mail_count) {
-		struct mail *mail = &world.mail[world.mail_first];
-		world.mail_first = (world.mail_first + 1) % MAX_MAIL;
-		world.mail_count--;
-		if (mail->link->open)
-			session_on_message(mail->link->session, span_of(mail->text), mail->stream);
-	}
-	proxy_turn(world.proxy);
-}
-
-static void advance(int64_t ms)
-{
-	int64_t until_ms = world.now_ms + ms;
-	for (;;) {
-		turn();
-		int64_t due_ms = proxy_next_due(world.proxy);
-		if (world.mail_count || due_ms <= world.now_ms)
-			continue;
-		if (due_ms > until_ms)
-			break;
-		world.now_ms = due_ms;
-	}
-	world.now_ms = until_ms;
+	size_t open = proxy_counts(around.proxy).exchanges;
+	client_gone(around.proxy, &party->client);
+	party->requests -= (unsigned)(open - proxy_counts(around.proxy).exchanges);
 }
 
 static void lose_newest_link(void)
 {
-	struct link *link = world.link_count ? &world.links[world.link_count - 1] : NULL;
+	struct link *link = around.link_count ? &around.links[around.link_count - 1] : NULL;
 	if (!link || !link->open)
 		return;
 	link->open = false;
@@ -404,14 +273,14 @@ static void play_http(void)
 	exchange_over_http(INITIALIZE);
 	exchange_over_http(INITIALIZED);
 	struct party *listener = arrive(&http_ops);
-	proxy_listen(world.proxy, &listener->client);
+	proxy_listen(around.proxy, &listener->client);
 	static const char *const texts[] = {LIST, CALL, ANSWER, HIDDEN, SILENT};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		exchange_over_http(texts[i]);
 	struct party *late = arrive(&http_ops);
 	tell(late, SILENT);
 	struct party *end = arrive(&http_ops);
-	proxy_end_session(world.proxy, &end->client);
+	proxy_end_session(around.proxy, &end->client);
 	advance(1000);
 	leave(listener);
 	leave(late);
@@ -434,8 +303,8 @@ static void play_modern(void)
 	tell(party, MODERN("3", "tools/call", "\"name\":\"t\","));
 	tell(party, MODERN("\"s\"", "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true},"));
 	advance(10);
-	if (world.link_count && world.links[world.link_count - 1].open)
-		say(&world.links[world.link_count - 1], 0,
+	if (around.link_count && around.links[around.link_count - 1].open)
+		say(&around.links[around.link_count - 1], 0,
 			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
 			"message\",\"params\":{\"level\":\"error\",\"data\":1}}");
 	tell(party, MODERN("4", "resources/read", "\"uri\":\"a:b\","));
@@ -478,25 +347,26 @@ static void play_elder(void)
 
 static void check_end(void)
 {
-	proxy_shutdown(world.proxy);
+	proxy_shutdown(around.proxy);
 	advance(1000000);
-	struct proxy_counts counts = proxy_counts(world.proxy);
+	struct proxy_counts counts = proxy_counts(around.proxy);
 	assert_int_equal(counts.exchanges, 0);
 	assert_int_equal(counts.sessions, 0);
 	for (unsigned i = 0; i < world.party_count; i++) {
 		const struct party *party = &world.parties[i];
 		assert_true(party->responses == party->requests || party->finished);
 	}
-	for (unsigned i = 0; i < world.link_count; i++)
-		assert_false(world.links[i].open);
-	assert_true(proxy_next_due(world.proxy) == INT64_MAX);
+	for (unsigned i = 0; i < around.link_count; i++)
+		assert_false(around.links[i].open);
+	assert_true(proxy_next_due(around.proxy) == INT64_MAX);
 }
 
 /* Returns how many allocations the run made. */
 static size_t run(size_t fail_at, size_t fail_until, enum policy_era era, bool modern, void (*play)(void))
 {
 	memset(&world, 0, sizeof(world));
-	world.now_ms = 1000;
+	memset(&around, 0, sizeof(around));
+	around.now_ms = 1000;
 	world.modern = modern;
 	heap.fail_at = 0;
 	struct error error;
@@ -509,13 +379,13 @@ static size_t run(size_t fail_at, size_t fail_until, enum policy_era era, bool m
 	heap.count = 0;
 	heap.fail_at = fail_at;
 	heap.fail_until = fail_until;
-	world.proxy = proxy_new(
+	around.proxy = proxy_new(
 		&(struct proxy_config){.env = &env, .policy = policy, .keys = keys, .upstream = &upstream_ops});
-	if (world.proxy) {
+	if (around.proxy) {
 		play();
 		check_end();
 	}
-	proxy_free(world.proxy);
+	proxy_free(around.proxy);
 	assert_int_equal(heap.live, 0);
 	heap.fail_at = 0;
 	policy_unref(policy);
