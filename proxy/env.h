@@ -3,6 +3,8 @@
 #ifndef MCP_VALET_ENV_H
 #define MCP_VALET_ENV_H
 
+#include "proxy/compiler.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +35,7 @@ struct env {
 enum { ENV_LOG_BYTES = 400, ENV_LOG_MOST_BYTES = 600 }; /* room for the words of a line */
 
 /* Makes the words of a line, as far as `room` goes, and logs it, if its level is wanted. */
-void env_log(const struct env *env, struct log_line line, size_t room, const char *format, va_list args);
+void env_log(const struct env *env, struct log_line line, size_t room, const char *format, va_list args)
+	PRINTF_LIKE(4, 0);
 
 #endif
