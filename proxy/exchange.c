@@ -395,7 +395,9 @@ void exchange_reject(struct client *client, struct span id, int http_status, int
 struct exchange *exchange_admit(struct proxy *proxy, struct client *client, struct span id)
 {
 	struct exchange *exchange = NULL;
-	if (id_in_use(client, id))
+	if (id.len > MAX_ID_BYTES)
+		exchange_reject(client, (struct span){0}, 400, RPC_INVALID_REQUEST, "The id is longer than 1024 bytes");
+	else if (id_in_use(client, id))
 		exchange_reject(client, id, 400, RPC_INVALID_REQUEST, "A request with this id is still open");
 	else if (proxy->shutting_down) {
 		metrics_refused(&proxy->metrics, "shutdown", proxy_now(proxy));
