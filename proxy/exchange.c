@@ -168,7 +168,9 @@ static void notify(struct exchange *exchange, const char *method, struct span pa
 	struct json_member member;
 	struct span meta = {0};
 	struct json_walk walk = json_walk(params, NULL);
-	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"method\":\"%s\",\"params\":{", method);
+	buf_add_text(&message, "{\"jsonrpc\":\"2.0\",\"method\":");
+	buf_add_json_string(&message, span_of(method)); /* a modern server may say anything */
+	buf_add_text(&message, ",\"params\":{");
 	while (json_next_member(&walk, &member)) {
 		if (json_key_is(member.key, "_meta"))
 			meta = member.value;
