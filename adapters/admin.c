@@ -34,7 +34,7 @@ struct admin {
 	const struct proxy *proxy;
 	struct listener listener;
 	struct event *accept_event;
-	struct event *pause_timer; /* after running out of descriptors or of places */
+	struct event *pause_timer; /* after running out of descriptors */
 	TAILQ_HEAD(, visitor) visitors;
 	size_t count;
 	struct event *minute;
@@ -253,12 +253,13 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 	static const struct timeval pause = {0, PAUSE_MS * 1000};
 	struct admin *admin = arg;
 	(void)what;
-	/* Those who come when it is full wait in the listener's queue. */
-	int accepted = admin->count < MAX_VISITORS ? accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+	int accepted = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (accepted >= 0) {
+		/* Whoever has been here longest had the time to ask; many who say nothing must not keep a probe waiting. */
+		if (admin->count >= MAX_VISITORS)
+			visitor_free(TAILQ_FIRST(&admin->visitors));
 		welcome(admin, accepted);
-	} else if (admin->count >= MAX_VISITORS || errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
-		   errno == ENOMEM) {
+	} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 		event_del(admin->accept_event);
 		event_add(admin->pause_timer, &pause);
 	}

@@ -164,7 +164,9 @@ static void notify(struct exchange *exchange, const char *method, struct span pa
 	struct json_member member;
 	struct span meta = {0};
 	struct json_walk walk = json_walk(params, NULL);
-	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"method\":\"%s\",\"params\":{", method);
+	buf_add_text(&message, "{\"jsonrpc\":\"2.0\",\"method\":");
+	buf_add_json_string(&message, span_of(method)); /* a modern server may say anything */
+	buf_add_text(&message, ",\"params\":{");
 	while (json_next_member(&walk, &member)) {
 		if (json_key_is(member.key, "_meta"))
 			meta = member.value;
@@ -391,7 +393,9 @@ void exchange_reject(struct client *client, struct span id, int http_status, int
 struct exchange *exchange_admit(struct proxy *proxy, struct client *client, struct span id)
 {
 	struct exchange *exchange = NULL;
-	if (id_in_use(client, id))
+	if (id.len > MAX_ID_BYTES)
+		exchange_reject(client, (struct span){0}, 400, RPC_INVALID_REQUEST, "The id is longer than 1024 bytes");
+	else if (id_in_use(client, id))
 		exchange_reject(client, id, 400, RPC_INVALID_REQUEST, "A request with this id is still open");
 	else if (proxy->shutting_down) {
 		metrics_refused(&proxy->metrics, "shutdown", proxy_now(proxy));

@@ -29,6 +29,9 @@ struct exchange {
 	bool retried;			   /* it carried a requestState */
 };
 
+/* Of a request: what it is called by is kept for as long as it runs, also after its client has gone. */
+enum { MAX_ID_BYTES = 1024 };
+
 /* Makes the exchange of a request. NULL if that is not possible; then the client has been told. */
 struct exchange *exchange_admit(struct proxy *proxy, struct client *client, struct span id) MUST_CHECK;
 /* Answers a message that gets no exchange with an error. */

@@ -18,8 +18,10 @@ struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exch
 	stream->id = span_dup(message->id);
 	if (json_get(message->params, &message->index, "_meta", &meta))
 		json_get(meta, NULL, "progressToken", &token);
-	stream->progress_token = token.ptr ? span_dup(token) : NULL;
-	if (!stream->id || (token.ptr && !stream->progress_token)) {
+	/* A token as long as no id may be is passed on, but not kept. */
+	bool keeps_token = token.ptr && token.len <= MAX_ID_BYTES;
+	stream->progress_token = keeps_token ? span_dup(token) : NULL;
+	if (!stream->id || (keeps_token && !stream->progress_token)) {
 		free(stream->id);
 		free(stream->progress_token);
 		free(stream);

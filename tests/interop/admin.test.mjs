@@ -3,6 +3,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { connect } from 'node:net';
 import { watched } from './watch.mjs';
 import { fixture, until, call, retry, answerAll, ask, sleep } from './valet.mjs';
 
@@ -126,4 +127,15 @@ test('readiness follows the newest session, and ends with the orderly end', asyn
   assert.equal((await valet.admin('/healthz', 'HEAD')).status, 200);
   assert.equal((await slow).result.content[0].text, 'done anyway');
   assert.deepEqual(await valet.exited, { code: 0, signal: null });
+});
+
+test('many who connect and do not ask keep no probe waiting', async t => {
+  const valet = await watched(t, asker);
+  const silent = Array.from({ length: 100 }, () => connect(valet.adminPath).on('error', () => {}));
+  t.after(() => silent.forEach(socket => socket.destroy()));
+  silent.forEach(socket => socket.write('GET / HT'));
+  await sleep(200);
+  const start = Date.now();
+  assert.equal((await valet.admin('/healthz')).status, 200);
+  assert.ok(Date.now() - start < 2000, `${Date.now() - start} ms`);
 });

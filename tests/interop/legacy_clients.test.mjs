@@ -2,7 +2,7 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import http from 'node:http';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
@@ -247,6 +247,23 @@ test('an answer finds its request when the server spells the id in its own way',
     assert.equal(status, 200, id);
     assert.ok(JSON.parse(text).id == JSON.parse(id) && typeof JSON.parse(text).id === typeof JSON.parse(id));
   }
+});
+
+test('requests of clients that vanish keep little, however they are called', { timeout: 60000 }, async t => {
+  const valet = await serve(t, asker, { env: { ASAN_OPTIONS: 'quarantine_size_mb=1' } }); // freed memory is not to count
+  const session = await open(valet);
+  const resident = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${valet.pid}/status`, 'utf8'))[1]) / 1024;
+  const long = 'x'.repeat(1 << 20);
+  const body = (id, token) => JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'stubborn', arguments: { ms: 60000 }, _meta: { progressToken: token } } });
+  const refused = await post(valet, body(long, 1), session);
+  assert.equal(refused.status, 400);
+  assert.match(refused.text, /id is longer/);
+  assert.ok(refused.text.length < 200);
+  const before = resident();
+  for (let i = 0; i < 60; i++)
+    await assert.rejects(post(valet, body(i, `${i}${long}`), session, { signal: AbortSignal.timeout(50) }));
+  await sleep(500);
+  assert.ok(resident() - before < 40, `${before} MB, then ${resident()} MB`);
 });
 
 test('the policy: hidden names stay hidden, and legacy clients can be refused', { timeout: 30000 }, async t => {

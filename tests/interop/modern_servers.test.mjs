@@ -95,3 +95,20 @@ test('what the policy hides stays hidden', { timeout: 30000 }, async t => {
   assert.ok(result.tools.length && !result.tools.some(tool => tool.name === 'confirm'));
   assert.equal((await call(valet, 'confirm', { what: 'x' })).error.code, -32602);
 });
+
+test('whatever a server calls a notification, it stays one message', { timeout: 20000 }, async t => {
+  const method = 'notifications/x","id":1,"result":{},"y":"\n\u{1F600}\\';
+  const server = `require('readline').createInterface({ input: process.stdin }).on('line', line => {
+    const { id } = JSON.parse(line);
+    if (id === undefined) return;
+    for (const message of [{ method: ${JSON.stringify(method)}, params: { _meta: { 'io.modelcontextprotocol/subscriptionId': id } } }, { id, result: { content: [] } }])
+      console.log(JSON.stringify({ jsonrpc: '2.0', ...message }));
+  });`;
+  const valet = await serve(t, ['node', '-e', server], { policy });
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'plain', arguments: {}, _meta: meta() } });
+  const { text } = await post(valet, body, { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'plain' });
+  const messages = text.split('\n').filter(line => line.startsWith('data: ')).map(line => JSON.parse(line.slice(6)));
+  assert.equal(messages.length, 2);
+  assert.deepEqual(messages.map(message => message.method), [method, undefined]);
+  assert.ok(!('id' in messages[0]));
+});

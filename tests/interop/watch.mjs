@@ -19,6 +19,7 @@ export async function watched(t, command, options = {}) {
   const socket = join(scratch(t), 'admin');
   const valet = await serve(t, command, { ...options, args: options.args ?? ['--admin', `unix:${socket}`] });
   const [, address] = await until(() => /health and metrics on ([^"]+)"/.exec(valet.log), `the address in the log:\n${valet.log}`);
+  valet.adminPath = socket;
   valet.adminPort = Number(address.split(':')[1]);
   valet.admin = (path, method) => get(socket, path, method);
   valet.metrics = async () => {
