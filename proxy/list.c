@@ -151,8 +151,11 @@ bool list_hides(const struct policy *policy, const struct message *message)
 {
 	const struct method *method = method_find(message->method);
 	struct span name;
-	if (!method || !method->name_member || !json_get(message->params, &message->index, method->name_member, &name))
+	if (!method || !method->name_member)
 		return false;
+	unsigned names = json_get(message->params, &message->index, method->name_member, &name);
+	if (names != 1)
+		return names > 1; /* which of them the server reads is anybody's guess */
 	char *text = json_string_dup(name);
 	bool hidden = !text || policy_rule(policy, method->subject, text)->hide;
 	free(text);
