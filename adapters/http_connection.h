@@ -32,7 +32,7 @@ struct http_face {
 	struct event *accept_event;
 	struct event *pause_timer; /* after running out of descriptors */
 	struct log_rate accept_rate;
-	struct event *bury_timer;  /* frees the dead at the end of the turn */
+	struct event *bury_timer; /* frees the dead at the end of the turn */
 	struct connection_list connections, dead;
 	size_t count;
 	bool stopped;
