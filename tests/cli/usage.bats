@@ -155,6 +155,10 @@ valet() {
 	[ -z "$output" ]
 	[[ "${stderr_lines[0]}" == "$file:2:"* ]]
 	[[ "${stderr_lines[1]}" == "$file:3:"* ]]
+	: >"$file"
+	valet check-policy "$file"
+	[ "$status" -eq 1 ]
+	[ "$stderr" = "$file:1:1: the file is empty; a policy begins with version: 1" ]
 	valet check-policy "$file.none"
 	[ "$status" -eq 1 ]
 	[[ "$stderr" == *"No such file"* ]]
