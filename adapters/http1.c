@@ -139,6 +139,16 @@ static bool split_field(struct span line, struct span *name, struct span *value)
 	return is_token(*name);
 }
 
+bool http1_is_value(struct span value)
+{
+	for (size_t i = 0; i < value.len; i++) {
+		unsigned char c = (unsigned char)value.ptr[i];
+		if ((c < 0x20 && c != '\t') || c == 0x7F)
+			return false;
+	}
+	return true;
+}
+
 static int check_fields(struct span fields, const char **fault)
 {
 	unsigned count = 0;
@@ -150,11 +160,8 @@ static int check_fields(struct span fields, const char **fault)
 		*fault = "bad header field";
 		if (!split_field(line, &name, &value)) /* folded lines and space before the colon are none */
 			return 400;
-		for (size_t i = 0; i < value.len; i++) {
-			unsigned char c = (unsigned char)value.ptr[i];
-			if ((c < 0x20 && c != '\t') || c == 0x7F)
-				return 400;
-		}
+		if (!http1_is_value(value))
+			return 400;
 		*fault = "too many header fields";
 		if (++count > HTTP1_MAX_FIELDS)
 			return 431;

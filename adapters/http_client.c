@@ -1,5 +1,7 @@
 #include "adapters/http_client.h"
 
+#include "adapters/http1.h"
+
 #include <curl/curl.h>
 #include <event2/event.h>
 #include <stdlib.h>
@@ -64,7 +66,7 @@ static void unset_ready(struct http_transfer *transfer)
 
 /* libcurl's callbacks: they only collect. */
 
-/* Copies the value of a header line if it is of this header, and fits. */
+/* Copies the value of a header line if it is of this header, fits, and is a value: clients get it in a header, too. */
 static void take_header(struct span line, const char *name, char *out, size_t size)
 {
 	size_t name_len = strlen(name);
@@ -77,7 +79,7 @@ static void take_header(struct span line, const char *name, char *out, size_t si
 	}
 	while (value.len && strchr(" \t\r\n", value.ptr[value.len - 1]))
 		value.len--;
-	if (value.len >= size)
+	if (value.len >= size || !http1_is_value(value))
 		return;
 	memcpy(out, value.ptr, value.len);
 	out[value.len] = '\0';
@@ -145,7 +147,7 @@ static void tell_head(struct http_transfer *transfer)
 	curl_easy_getinfo(transfer->easy, CURLINFO_CONTENT_TYPE, &type);
 	transfer->handlers.on_head(
 		transfer->arg, &(struct http_response){.status = (int)status,
-				       .content_type = type ? type : "",
+				       .content_type = type && http1_is_value(span_of(type)) ? type : "",
 				       .session_id = transfer->session_id[0] ? transfer->session_id : NULL,
 				       .challenge = transfer->challenge[0] ? transfer->challenge : NULL});
 }

@@ -97,8 +97,7 @@ void buf_printf(struct buf *buf, const char *format, ...)
 	buf->len += (size_t)len;
 }
 
-/* The length of the well-formed UTF-8 sequence at the start of `bytes` (RFC 3629), 0 if there is none. */
-static size_t utf8_sequence(struct span bytes)
+size_t utf8_sequence(struct span bytes)
 {
 	const unsigned char *p = (const unsigned char *)bytes.ptr;
 	size_t len = p[0] < 0x80		   ? 1
@@ -116,6 +115,22 @@ static size_t utf8_sequence(struct span bytes)
 	return overlong || too_high ? 0 : len;
 }
 
+bool utf8_is_unseen(struct span bytes, size_t len)
+{
+	const unsigned char *p = (const unsigned char *)bytes.ptr;
+	if (len == 2)
+		return p[0] == 0xC2 && p[1] < 0xA0; /* C1: U+0080 to U+009F */
+	/* Line ends and overrides of direction: U+2028 to U+202E, U+2066 to U+2069. */
+	return len == 3 && p[0] == 0xE2 &&
+	       ((p[1] == 0x80 && p[2] >= 0xA8 && p[2] <= 0xAE) || (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9));
+}
+
+static unsigned code_point(const unsigned char *p, size_t len)
+{
+	return len == 2 ? (p[0] & 0x1FU) << 6 | (p[1] & 0x3FU)
+			: (p[0] & 0x0FU) << 12 | (p[1] & 0x3FU) << 6 | (p[2] & 0x3FU);
+}
+
 void buf_add_json_string(struct buf *buf, struct span bytes)
 {
 	buf_add(buf, "\"", 1);
@@ -128,6 +143,8 @@ void buf_add_json_string(struct buf *buf, struct span bytes)
 			buf_printf(buf, "\\u%04x", c);
 		else if (len == 0)
 			buf_add_text(buf, "\xEF\xBF\xBD");
+		else if (utf8_is_unseen(bytes, len))
+			buf_printf(buf, "\\u%04x", code_point((const unsigned char *)bytes.ptr, len));
 		else
 			buf_add(buf, bytes.ptr, len);
 		len = len ? len : 1;

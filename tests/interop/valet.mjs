@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import http from 'node:http';
+import net from 'node:net';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { judgeMessage, sent } from './judge.mjs';
@@ -120,6 +121,26 @@ export function post(valet, body, headers = {}, { method = 'POST', signal } = {}
     });
     request.on('error', reject);
     request.end(body);
+  });
+}
+
+// Bare bytes on a connection of their own. Gives the statuses of the responses, all that came, and whether the server ended the
+// connection; returns with the response number `count`, if that is given, else at the end of the connection.
+export function exchange(valet, bytes, count, { step, address = '127.0.0.1', ms = 3000 } = {}) {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect({ port: valet.port, host: '127.0.0.1', localAddress: address, noDelay: true });
+    let text = '';
+    const result = ended => ({ text, ended, statuses: [...text.matchAll(/HTTP\/1\.1 (\d{3}) [A-Z]/g)].map(([, status]) => Number(status)) });
+    const done = ended => { clearTimeout(timer); socket.destroy(); resolve(result(ended)); };
+    const timer = setTimeout(done, ms, false);
+    socket.on('data', data => { text += data.toString('latin1'); if (result().statuses.length === count) done(false); });
+    socket.on('end', () => done(true));
+    socket.on('error', error => { clearTimeout(timer); if (text) done(true); else reject(error); });
+    socket.on('connect', async () => {
+      const all = Buffer.from(bytes, 'latin1');
+      if (!step) { socket.write(all); return; }
+      for (let at = 0; at < all.length && socket.writable; at += step) await new Promise(next => socket.write(all.subarray(at, at + step), next));
+    });
   });
 }
 
