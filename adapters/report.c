@@ -86,9 +86,21 @@ static void write_name(FILE *out, const json_t *entry)
 	putc('\n', out);
 }
 
+static size_t write_names(FILE *out, enum report_verdict verdict, json_t *const *entries, size_t count)
+{
+	size_t written = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (report_judge(entries[i]) != verdict)
+			continue;
+		fprintf(out, "    ");
+		write_name(out, entries[i]);
+		written++;
+	}
+	return written;
+}
+
 static void write_text(FILE *out, const json_t *report, json_t *const *entries, size_t count)
 {
-	size_t ready = 0;
 	fprintf(out, "Migration to 2026-07-28, in order of traffic\n");
 	for (size_t i = 0; i < count; i++) {
 		if (report_judge(entries[i]) != REPORT_TO_CHANGE)
@@ -98,15 +110,12 @@ static void write_text(FILE *out, const json_t *report, json_t *const *entries, 
 		report_describe(entries[i], write_line, out);
 	}
 	fprintf(out, "\nNothing to change, as far as was seen:\n");
-	for (size_t i = 0; i < count; i++) {
-		if (report_judge(entries[i]) != REPORT_READY)
-			continue;
-		fprintf(out, "    ");
-		write_name(out, entries[i]);
-		ready++;
-	}
-	if (!ready)
+	if (!write_names(out, REPORT_READY, entries, count))
 		fprintf(out, "    (none)\n");
+	if (report_count(entries, count, REPORT_UNKNOWN)) {
+		fprintf(out, "\nCalled, and never with success:\n");
+		write_names(out, REPORT_UNKNOWN, entries, count);
+	}
 	if (report_number(report, "subscriptions"))
 		fprintf(out, "\nClients subscribe: serve subscriptions/listen (%" PRIdMAX " so far)\n",
 			(intmax_t)report_number(report, "subscriptions"));
@@ -135,12 +144,34 @@ static void write_park(FILE *out, const json_t *entry)
 			(intmax_t)report_number(entry, "people_longest_ms") / 1000);
 }
 
-static void write_rule(FILE *out, const json_t *entry)
+/* The pattern, as YAML, that means this entry and no other that was seen; NULL if there is none: a pattern has no way to spell
+ * * and ? themselves. An ellipsis stands for what was left out of a name. To be freed. */
+static char *make_pattern(const json_t *entry)
 {
-	char *name = json_dumps(json_object_get(entry, "name"), JSON_ENCODE_ANY);
-	if (!name)
-		return;
-	fprintf(out, "  - match: { %s: %s }  # %" PRIdMAX " rounds\n", report_text(entry, "subject"), name,
+	static const char *const subjects[] = {"tool", "prompt", "resource"};
+	static const char ellipsis[] = "\u2026";
+	const char *name = report_text(entry, "name"), *subject = report_text(entry, "subject"), *rest = "";
+	size_t len = strlen(name), i = 0;
+	while (i < sizeof(subjects) / sizeof(subjects[0]) && strcmp(subject, subjects[i]) != 0)
+		i++;
+	if (i == sizeof(subjects) / sizeof(subjects[0]))
+		return NULL;
+	if (len >= sizeof(ellipsis) - 1 && strcmp(name + len - (sizeof(ellipsis) - 1), ellipsis) == 0) {
+		len -= sizeof(ellipsis) - 1;
+		rest = len && name[len - 1] == '?' ? "?*" : "*";
+		len -= strlen(rest) - 1;
+	}
+	if (!len || strcspn(name, "*?") < len)
+		return NULL;
+	json_t *pattern = json_sprintf("%.*s%s", (int)len, name, rest);
+	char *text = pattern ? json_dumps(pattern, JSON_ENCODE_ANY) : NULL;
+	json_decref(pattern);
+	return text;
+}
+
+static void write_rule(FILE *out, const json_t *entry, const char *pattern)
+{
+	fprintf(out, "  - match: { %s: %s }  # %" PRIdMAX " rounds\n", report_text(entry, "subject"), pattern,
 		(intmax_t)report_number(entry, "rounds"));
 	for (size_t i = 0; i < REPORT_KINDS; i++)
 		fprintf(out, "    %s: %s\n", report_kinds[i],
@@ -152,44 +183,33 @@ static void write_rule(FILE *out, const json_t *entry)
 				: 1000,
 			(intmax_t)report_number(entry, "most_rounds"));
 	write_park(out, entry);
-	free(name);
-}
-
-/* Whether a rule can mean this entry alone: a pattern has no way to spell * and ? themselves. */
-static bool is_nameable(const json_t *entry)
-{
-	static const char *const subjects[] = {"tool", "prompt", "resource"};
-	const char *name = report_text(entry, "name"), *subject = report_text(entry, "subject");
-	for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
-		if (strcmp(subject, subjects[i]) == 0)
-			return *name && !strpbrk(name, "*?");
-	return false;
 }
 
 static void write_policy(FILE *out, json_t *const *entries, size_t count)
 {
 	bool any = false;
 	fprintf(out, "# What was observed, as a policy to begin with; read it before you use it.\n"
-		     "# Names with * or ? are left out; resources were seen without their query.\n"
+		     "# Names with * or ? are left out. Of long names, and of resources with a query, it has the "
+		     "beginning.\n"
 		     "version: 1\n");
 	for (size_t i = 0; i < count; i++) {
-		if (!report_asks(entries[i]) || !is_nameable(entries[i]))
-			continue;
-		if (!any)
+		char *pattern = report_asks(entries[i]) ? make_pattern(entries[i]) : NULL;
+		if (pattern && !any)
 			fprintf(out, "rules:\n");
-		any = true;
-		write_rule(out, entries[i]);
+		if (pattern)
+			write_rule(out, entries[i], pattern);
+		any |= pattern != NULL;
+		free(pattern);
 	}
 	fprintf(out, "# Not seen to ask. A tool that surely never asks may run beside other calls with asks: never:\n");
 	for (size_t i = 0; i < count; i++) {
-		char *name =
-			report_asks(entries[i]) || report_judge(entries[i]) == REPORT_UNSEEN || !is_nameable(entries[i])
-				? NULL
-				: json_dumps(json_object_get(entries[i], "name"), JSON_ENCODE_ANY);
-		if (name)
+		enum report_verdict verdict = report_judge(entries[i]);
+		bool is_wanted = !report_asks(entries[i]) && verdict != REPORT_UNSEEN && verdict != REPORT_UNKNOWN;
+		char *pattern = is_wanted ? make_pattern(entries[i]) : NULL;
+		if (pattern)
 			fprintf(out, "#  - match: { %s: %s }\n#    asks: never\n", report_text(entries[i], "subject"),
-				name);
-		free(name);
+				pattern);
+		free(pattern);
 	}
 }
 

@@ -73,7 +73,9 @@ enum report_verdict report_judge(const json_t *entry)
 {
 	if (report_asks(entry) || report_number(entry, "tasks") || report_number(entry, "log_messages"))
 		return REPORT_TO_CHANGE;
-	return traffic(entry) && strcmp(report_text(entry, "subject"), "other") != 0 ? REPORT_READY : REPORT_UNSEEN;
+	if (!traffic(entry) || strcmp(report_text(entry, "subject"), "other") == 0)
+		return REPORT_UNSEEN;
+	return json_is_false(json_object_get(entry, "known")) ? REPORT_UNKNOWN : REPORT_READY;
 }
 
 static int by_traffic(const void *a, const void *b)
@@ -91,6 +93,14 @@ json_t **report_sort(const json_t *entries, size_t *count)
 	if (sorted)
 		qsort(sorted, *count, sizeof(json_t *), by_traffic);
 	return sorted;
+}
+
+size_t report_count(json_t *const *entries, size_t count, enum report_verdict verdict)
+{
+	size_t found = 0;
+	for (size_t i = 0; i < count; i++)
+		found += report_judge(entries[i]) == verdict;
+	return found;
 }
 
 /* Saying. */

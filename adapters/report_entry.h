@@ -13,8 +13,9 @@ extern const char *const report_kinds[REPORT_KINDS];
 
 enum report_verdict {
 	REPORT_TO_CHANGE,
-	REPORT_READY,  /* nothing to change, as far as was seen */
-	REPORT_UNSEEN, /* nothing was seen that could be said of it */
+	REPORT_READY,	/* nothing to change, as far as was seen */
+	REPORT_UNKNOWN, /* called, and never with success: perhaps the server has no such thing */
+	REPORT_UNSEEN,	/* nothing was seen that could be said of it */
 };
 
 json_int_t report_number(const json_t *object, const char *key); /* never negative */
@@ -28,6 +29,8 @@ json_int_t report_calls(const json_t *entry); /* that have ended */
 
 /* The entries in order of traffic; the array is to be freed. NULL without memory. */
 json_t **report_sort(const json_t *entries, size_t *count);
+
+size_t report_count(json_t *const *entries, size_t count, enum report_verdict verdict);
 
 /* Says everything, line by line. Names are in `text` as they came. */
 typedef void report_say(void *ctx, const char *label, const char *text);

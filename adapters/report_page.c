@@ -13,14 +13,6 @@ static void add_name(struct buf *out, const json_t *entry)
 	buf_add_text(out, "</span>");
 }
 
-static size_t count_of(json_t *const *entries, size_t count, enum report_verdict verdict)
-{
-	size_t found = 0;
-	for (size_t i = 0; i < count; i++)
-		found += report_judge(entries[i]) == verdict;
-	return found;
-}
-
 static void add_row(struct buf *out, const json_t *entry)
 {
 	json_int_t people = report_number(entry, "people_count");
@@ -63,7 +55,7 @@ static void add_details(struct buf *out, json_t *const *entries, size_t count)
 static void add_list(struct buf *out, const char *id, const char *title, enum report_verdict verdict,
 	json_t *const *entries, size_t count)
 {
-	if (!count_of(entries, count, verdict))
+	if (!report_count(entries, count, verdict))
 		return;
 	buf_printf(out, "<section><h2>%s</h2><ul id=\"%s\">", title, id);
 	for (size_t i = 0; i < count; i++) {
@@ -78,10 +70,10 @@ static void add_list(struct buf *out, const char *id, const char *title, enum re
 
 void report_page_write(struct buf *out, const json_t *report, json_t *const *entries, size_t count)
 {
-	size_t changes = count_of(entries, count, REPORT_TO_CHANGE);
+	size_t changes = report_count(entries, count, REPORT_TO_CHANGE);
 	page_begin(out, "Migration to 2026-07-28", true);
 	buf_printf(out, "<p id=\"summary\">%zu to change, %zu with nothing to change, as far as was seen</p>", changes,
-		count_of(entries, count, REPORT_READY));
+		report_count(entries, count, REPORT_READY));
 	if (report_number(report, "subscriptions"))
 		buf_printf(out,
 			"<p id=\"subscriptions\">Clients subscribe: serve subscriptions/listen (%" PRIdMAX
@@ -97,5 +89,6 @@ void report_page_write(struct buf *out, const json_t *report, json_t *const *ent
 		add_details(out, entries, count);
 	}
 	add_list(out, "ready", "Nothing to change, as far as was seen", REPORT_READY, entries, count);
+	add_list(out, "unknown", "Called, and never with success", REPORT_UNKNOWN, entries, count);
 	page_end(out);
 }

@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { watched } from './watch.mjs';
-import { everything, fixture, makeClient, program, scratch, sleep, textOf } from './valet.mjs';
+import { call, everything, fixture, makeClient, program, scratch, sleep, textOf } from './valet.mjs';
 
 const asker = ['node', fixture('asker.mjs')];
 
@@ -71,6 +71,24 @@ test('the report names the right tools, and the suggested policy is accepted', {
   assert.match(whole, /^ {4}asks: never/m);
   const again = await watched(t, asker, { policy: whole });
   assert.equal(await use(t, again), plain);
+});
+
+test('names that clients invent hide no tool, and are not told as its tools', { timeout: 60000 }, async t => {
+  const socket = join(scratch(t), 'admin');
+  const valet = await watched(t, asker, { args: ['--admin', `unix:${socket}`] });
+  await call(valet, 'plain', {});
+  for (let i = 0; i < 250; i++) await call(valet, `invented-${i}`);
+  await use(t, valet);
+  const { entries } = JSON.parse(run('report', '--json', '--admin', `unix:${socket}`));
+  assert.equal(entries.length, 201);
+  assert.deepEqual(entries.filter(entry => entry.known).map(entry => entry.name).sort(), ['plain', 'sample_after_elicit', 'three_rounds']);
+  assert.equal(entries.find(entry => entry.name === 'plain').calls.answered, 2);
+  const text = run('report', '--admin', `unix:${socket}`);
+  const [known, unknown] = text.split('\nCalled, and never with success:\n');
+  assert.match(known, /^tool three_rounds$[^]*^tool sample_after_elicit$[^]*Nothing to change[^]*^ {4}tool plain$/m);
+  assert.doesNotMatch(known, /invented/);
+  assert.match(unknown, /^( {4}tool invented-\d+\n){197}$/);
+  assert.doesNotMatch(run('suggest-policy', '--admin', `unix:${socket}`), /invented/);
 });
 
 // The report of a file as a page in a browser, with what it complained of in `page.complaints`.
@@ -192,6 +210,22 @@ test('names that are no words give a valid policy as well', { timeout: 30000 }, 
   assert.doesNotMatch(text, /"(\*|a\?|\?b|)" }/); // nothing can name these
   assert.equal(run('check-policy', policy), `${policy}: ok\n`);
   assert.match(run('explain', '--policy', policy, 'tool', 'quote"d'), /park: 2h|park: 120m/);
+});
+
+test('what was left out of a name is a pattern in the policy, which matches it', t => {
+  const asked = { elicitation: { forwarded: 1 } };
+  const entries = ['db://x?\u2026', 'db://x#\u2026', 'db://x', `db://${'y'.repeat(123)}\u2026`, '\u2026', '?\u2026', 'a*\u2026']
+    .map(name => ({ subject: 'resource', name, calls: { answered: 1 }, rounds: 1, asked }));
+  const file = join(scratch(t), 'report.json'), policy = join(scratch(t), 'policy.yaml');
+  writeFileSync(file, JSON.stringify({ version: 1, entries }));
+  const text = run('suggest-policy', '--file', file);
+  assert.deepEqual([...text.matchAll(/resource: (".*?") }/g)].map(([, name]) => JSON.parse(name)),
+    ['db://x?*', 'db://x#*', 'db://x', `db://${'y'.repeat(123)}*`]);
+  writeFileSync(policy, text);
+  assert.equal(run('check-policy', policy), `${policy}: ok\n`);
+  for (const name of ['db://x?token=1', 'db://x#part', 'db://x', `db://${'y'.repeat(200)}`])
+    assert.match(run('explain', '--policy', policy, 'resource', name), /sampling: deny/);
+  assert.doesNotMatch(run('explain', '--policy', policy, 'resource', 'db://other'), /sampling: deny/);
 });
 
 test('what is no report, and nobody there, are errors of one line', t => {
