@@ -52,6 +52,12 @@ valet() {
 	refused 2 "--listen needs a value"
 	valet --log-level loud -- cat
 	refused 2 "expected error, warning, info or debug"
+	valet report --json --html --file x
+	refused 2 "--json and --html: expected one of the two"
+	valet suggest-policy --html --file x
+	refused 2 "--json and --html are for report alone"
+	valet report --html
+	refused 2 "report needs --admin or --file"
 	valet --log-format xml -- cat
 	refused 2 "expected text or json"
 	valet --listen 127.0.0.1:0 --path mcp -- cat
