@@ -3,10 +3,11 @@
 #include <string.h>
 #include <strings.h>
 
+/* Letters, digits and !#$%&'*+-.^_`|~ */
 static bool is_token_char(unsigned char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c && strchr("!#$%&'*+-.^_`|~", c));
+	static const uint32_t token_chars[8] = {0, 0x03FF6CFA, 0xC7FFFFFE, 0x57FFFFFF};
+	return token_chars[c >> 5] >> (c & 31) & 1;
 }
 
 static bool is_token(struct span span)
@@ -139,6 +140,16 @@ static bool split_field(struct span line, struct span *name, struct span *value)
 	return is_token(*name);
 }
 
+bool http1_is_value(struct span value)
+{
+	for (size_t i = 0; i < value.len; i++) {
+		unsigned char c = (unsigned char)value.ptr[i];
+		if ((c < 0x20 && c != '\t') || c == 0x7F)
+			return false;
+	}
+	return true;
+}
+
 static int check_fields(struct span fields, const char **fault)
 {
 	unsigned count = 0;
@@ -150,11 +161,8 @@ static int check_fields(struct span fields, const char **fault)
 		*fault = "bad header field";
 		if (!split_field(line, &name, &value)) /* folded lines and space before the colon are none */
 			return 400;
-		for (size_t i = 0; i < value.len; i++) {
-			unsigned char c = (unsigned char)value.ptr[i];
-			if ((c < 0x20 && c != '\t') || c == 0x7F)
-				return 400;
-		}
+		if (!http1_is_value(value))
+			return 400;
 		*fault = "too many header fields";
 		if (++count > HTTP1_MAX_FIELDS)
 			return 431;
@@ -162,15 +170,26 @@ static int check_fields(struct span fields, const char **fault)
 	return 0;
 }
 
+/* The next line of this field; the fields have been checked. Bytes of other lines are only passed over: a head has a dozen
+ * lines, and each of a dozen fields is looked for in all of them. */
+static bool next_field(struct span *rest, struct span name, struct span *value)
+{
+	struct span line;
+	while (rest->len && take_line(rest, &line))
+		if (line.len > name.len && line.ptr[name.len] == ':' &&
+			strncasecmp(line.ptr, name.ptr, name.len) == 0) {
+			*value = trim((struct span){line.ptr + name.len + 1, line.len - name.len - 1});
+			return true;
+		}
+	return false;
+}
+
 unsigned http1_field(const struct http1_head *head, const char *name, struct span *value)
 {
-	struct span rest = head->fields, line, field, content;
+	struct span rest = head->fields;
 	unsigned count = 0;
-	while (rest.len && take_line(&rest, &line))
-		if (split_field(line, &field, &content) && equals_ignoring_case(field, name)) {
-			*value = content;
-			count++;
-		}
+	while (next_field(&rest, span_of(name), value))
+		count++;
 	return count;
 }
 
@@ -241,12 +260,11 @@ static int parse_control(struct http1_head *out, const char **fault)
 {
 	struct span value;
 	bool close = false, keep = false;
-	struct span rest = out->fields, line, field;
-	while (rest.len && take_line(&rest, &line))
-		if (split_field(line, &field, &value) && equals_ignoring_case(field, "connection")) {
-			close |= http1_list_has(value, "close");
-			keep |= http1_list_has(value, "keep-alive");
-		}
+	struct span rest = out->fields;
+	while (next_field(&rest, SPAN("connection"), &value)) {
+		close |= http1_list_has(value, "close");
+		keep |= http1_list_has(value, "keep-alive");
+	}
 	out->keep_alive = !close && (!out->is_http10 || keep);
 	*fault = "only the expectation 100-continue is known here";
 	if (http1_field(out, "expect", &value)) {

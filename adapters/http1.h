@@ -51,6 +51,9 @@ void http1_body_init(struct http1_body *body, const struct http1_head *head);
  * and bytes are left. */
 enum http1_feed http1_body_feed(struct http1_body *body, struct span bytes, size_t *taken, struct span *data);
 
+/* Whether a header field may have this value: line ends and other control characters would be more than a value. */
+bool http1_is_value(struct span value);
+
 /* Whether a comma-separated list of tokens holds `token`, without regard to case. */
 bool http1_list_has(struct span list, const char *token);
 

@@ -1,5 +1,7 @@
 #include "adapters/http_client.h"
 
+#include "adapters/http1.h"
+
 #include <curl/curl.h>
 #include <event2/event.h>
 #include <stdlib.h>
@@ -65,19 +67,16 @@ static void unset_ready(struct http_transfer *transfer)
 
 /* libcurl's callbacks: they only collect. */
 
-/* Whether there is no control character in it; of a token, nothing but visible ASCII. */
-static bool is_plain(struct span value, bool is_token)
+static bool is_visible(struct span value)
 {
-	for (size_t i = 0; i < value.len; i++) {
-		unsigned char byte = (unsigned char)value.ptr[i];
-		if ((byte < ' ' && byte != '\t') || byte == 0x7f || (is_token && (byte <= ' ' || byte > '~')))
+	for (size_t i = 0; i < value.len; i++)
+		if (value.ptr[i] < '!' || value.ptr[i] > '~')
 			return false;
-	}
 	return true;
 }
 
-/* Copies the value of a header line if it is of this header, fits, and can be sent on. false if it is of this header, but not
- * such. */
+/* Copies the value of a header line if it is of this header, fits, and is a value: clients get it in a header, too. Of a token
+ * all must be visible ASCII. false if it is of this header, but not such. */
 static bool take_header(struct span line, const char *name, bool is_token, char *out, size_t size)
 {
 	size_t name_len = strlen(name);
@@ -90,7 +89,7 @@ static bool take_header(struct span line, const char *name, bool is_token, char 
 	}
 	while (value.len && strchr(" \t\r\n", value.ptr[value.len - 1]))
 		value.len--;
-	if (value.len >= size || !is_plain(value, is_token))
+	if (value.len >= size || !http1_is_value(value) || (is_token && !is_visible(value)))
 		return false;
 	memcpy(out, value.ptr, value.len);
 	out[value.len] = '\0';
@@ -160,7 +159,7 @@ static void tell_head(struct http_transfer *transfer)
 	curl_easy_getinfo(transfer->easy, CURLINFO_CONTENT_TYPE, &type);
 	transfer->handlers.on_head(
 		transfer->arg, &(struct http_response){.status = (int)status,
-				       .content_type = type ? type : "",
+				       .content_type = type && http1_is_value(span_of(type)) ? type : "",
 				       .session_id = transfer->session_id[0] ? transfer->session_id : NULL,
 				       .bad_session_id = transfer->bad_session_id,
 				       .challenge = transfer->challenge[0] ? transfer->challenge : NULL});

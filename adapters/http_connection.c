@@ -397,16 +397,29 @@ static void on_document(void *arg, int status, const char *content_type, struct 
 	response_done(connection);
 }
 
+/* Whether a path may be appended to the server's address and still lead to where it seems to: no other way to write a
+ * segment, and none that leads upwards. */
+static bool is_plain_path(struct span path)
+{
+	return !path.len || (*path.ptr == '/' && !memchr(path.ptr, '%', path.len) &&
+				    !memchr(path.ptr, '\\', path.len) && !memmem(path.ptr, path.len, "/.", 2));
+}
+
 /* Clients look for the authorization of the server behind us at our own address. */
 static bool serve_metadata(struct connection *connection)
 {
 	static const char well_known[] = "/.well-known/oauth-protected-resource";
 	const struct http1_head *request = &connection->request;
 	struct span rest = {request->path.ptr + sizeof(well_known) - 1, request->path.len - (sizeof(well_known) - 1)};
+	const char *fault;
 	if (!connection->face->metadata || !span_is(request->method, "GET") || request->content_length ||
 		request->chunked || request->path.len < sizeof(well_known) - 1 ||
-		memcmp(request->path.ptr, well_known, sizeof(well_known) - 1) != 0 || (rest.len && *rest.ptr != '/'))
+		memcmp(request->path.ptr, well_known, sizeof(well_known) - 1) != 0 || !is_plain_path(rest))
 		return false;
+	if (http_check_origin(request, connection->face->listener.is_loopback, connection->face->policy, &fault)) {
+		refuse(connection, 403, fault, false);
+		return true;
+	}
 	connection->state = CONNECTION_PENDING;
 	event_del(connection->timer);
 	connection->fetch = http_fetch_start(connection->face->metadata, request->path, on_document, connection);
@@ -599,7 +612,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		break;
 	case CONNECTION_PENDING: {
 		struct buf comment = {0};
-		/* While something waits to be read, it says as much. */
+		/* Whoever has not read what is there needs no sign of life. */
 		if (!outbox_bytes(&connection->outbox)) {
 			buf_add_text(&comment, connection->request.is_http10 ? ":\n\n" : "3\r\n:\n\n\r\n");
 			put(connection, &comment);

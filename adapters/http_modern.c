@@ -9,8 +9,8 @@
 
 static bool is_plain(struct span value)
 {
-	bool is_edged = value.len && (value.ptr[0] == ' ' || value.ptr[value.len - 1] == ' ' || value.ptr[0] == '\t' ||
-					     value.ptr[value.len - 1] == '\t');
+	/* A header without a value would not be sent. */
+	bool is_edged = !value.len || memchr(" \t", value.ptr[0], 2) || memchr(" \t", value.ptr[value.len - 1], 2);
 	bool looks_encoded = value.len >= 9 && memcmp(value.ptr, "=?base64?", 9) == 0;
 	for (size_t i = 0; i < value.len; i++)
 		if ((value.ptr[i] < ' ' && value.ptr[i] != '\t') || value.ptr[i] > '~')

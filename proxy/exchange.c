@@ -321,6 +321,8 @@ static bool check_name(struct refusal *refusal, struct request *request, const s
 		return false;
 	if (!request->name.ptr || json_type(request->name) != JSON_STRING)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.%s is not a string", member);
+	if (json_count(request->params, request->index, member) > 1)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.%s occurs again in another spelling", member);
 	return !headers || check_header(refusal, "Mcp-Name", headers->name, request->name);
 }
 

@@ -602,6 +602,55 @@ bool json_key_is(struct span key, const char *text)
 	return text == text_end;
 }
 
+static char to_lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
+}
+
+/* A letter of ASCII as a small one, and what Unicode folds to such: the long s and the sign of kelvin. */
+static char fold(const struct character *c)
+{
+	return c->len == 1						? to_lower(c->utf8[0])
+	       : c->len == 2 && memcmp(c->utf8, "\xC5\xBF", 2) == 0	? 's'
+	       : c->len == 3 && memcmp(c->utf8, "\xE2\x84\xAA", 3) == 0 ? 'k'
+									: '\0';
+}
+
+static bool key_folds_to(struct span key, const char *text)
+{
+	const char *end = key.ptr + key.len;
+	for (const char *at = key.ptr; at < end; text++) {
+		struct character c = {.spelled = 1, .len = 1, .utf8 = {*at}};
+		if (*at == '\\') {
+			c = decode_escape(at, end);
+		} else if ((unsigned char)*at >= 0x80) {
+			c.len = c.spelled = utf8_sequence((struct span){at, (size_t)(end - at)});
+			if (!c.len)
+				return false;
+			memcpy(c.utf8, at, c.len);
+		}
+		if (!*text || fold(&c) != to_lower(*text))
+			return false;
+		at += c.spelled;
+	}
+	return !*text;
+}
+
+bool json_key_resembles(struct span key, const char *text)
+{
+	return key_folds_to(key, text) && !json_key_is(key, text);
+}
+
+unsigned json_count(struct span object, const struct json_index *index, const char *key)
+{
+	unsigned count = 0;
+	struct json_walk walk = json_walk(object, index);
+	struct json_member member;
+	while (json_next_member(&walk, &member))
+		count += key_folds_to(member.key, key);
+	return count;
+}
+
 /* The bytes between the quotes; false if the value is no string. */
 static bool string_content(struct span string, struct span *content)
 {

@@ -57,6 +57,11 @@ unsigned json_get(struct span object, const struct json_index *index, const char
 bool json_key_is(struct span key, const char *text);
 bool json_string_is(struct span string, const char *text);
 
+/* Readers exist to whom keys that differ in case only are the same one, and they take the last. Where a decision depends on a
+ * member: whether a key is `text` to them and not to us, and how many members of an object are `key` to them. */
+bool json_key_resembles(struct span key, const char *text);
+unsigned json_count(struct span object, const struct json_index *index, const char *key);
+
 /* Whether two strings or two numbers are the same, however each is spelled: who reads a value and writes it again may spell it
  * differently. Numbers are compared as doubles, but two integers without fraction and exponent exactly. Other values are the
  * same when they are spelled the same. */

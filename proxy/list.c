@@ -80,8 +80,10 @@ static bool is_hidden(const struct method *method, struct span entry, const stru
 		return false;
 	char *text = json_string_dup(name);
 	if (!text) {
-		*out_of_memory |= !memmem(name.ptr, name.len, "\\u0000", 6);
-		return false;
+		/* What no rule can name cannot be called either. */
+		bool has_nul = memmem(name.ptr, name.len, "\\u0000", 6);
+		*out_of_memory |= !has_nul;
+		return has_nul;
 	}
 	bool hidden = policy_rule(policy, method->subject, text)->hide;
 	free(text);
@@ -153,9 +155,10 @@ bool list_hides(const struct policy *policy, const struct message *message)
 	struct span name;
 	if (!method || !method->name_member)
 		return false;
-	unsigned names = json_get(message->params, &message->index, method->name_member, &name);
-	if (names != 1)
-		return names > 1; /* which of them the server reads is anybody's guess */
+	/* Of two names it is open which one the server takes. */
+	unsigned count = json_count(message->params, &message->index, method->name_member);
+	if (count != 1 || !json_get(message->params, &message->index, method->name_member, &name))
+		return count > 0;
 	char *text = json_string_dup(name);
 	bool hidden = !text || policy_rule(policy, method->subject, text)->hide;
 	free(text);

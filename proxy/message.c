@@ -29,6 +29,16 @@ static struct span *member_slot(struct message *message, struct span *version, s
 	return NULL;
 }
 
+/* Whether there are readers to whom this is one of the members above, and the one that counts. */
+static bool is_another_spelling(struct span key)
+{
+	static const char *const known[] = {"jsonrpc", "id", "method", "params", "result", "error"};
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (json_key_resembles(key, known[i]))
+			return true;
+	return false;
+}
+
 static int classify(struct message *message, struct error *error)
 {
 	/* Some servers spell the absent one of result and error as null. */
@@ -69,10 +79,9 @@ int message_parse(struct message *message, struct span value, const struct json_
 	struct json_walk walk = json_walk(value, &message->index);
 	while (json_next_member(&walk, &member)) {
 		struct span *slot = member_slot(message, &version, member.key);
-		if (!slot)
-			continue;
-		twice |= slot->ptr != NULL;
-		*slot = member.value;
+		twice |= slot ? slot->ptr != NULL : is_another_spelling(member.key);
+		if (slot)
+			*slot = member.value;
 	}
 
 	bool id_is_null = message->id.ptr && json_type(message->id) == JSON_NULL;

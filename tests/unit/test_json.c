@@ -332,6 +332,21 @@ static void compares_decoded_keys(void **state)
 	assert_false(json_string_is((struct span){NULL, 0}, ""));
 }
 
+static void counts_keys_that_others_take_for_the_same(void **state)
+{
+	(void)state;
+	static const char object[] =
+		"{\"task\":1,\"TASK\":2,\"\\u0054ask\":3,\"ta\xc5\xbf\xe2\x84\xaa\":4,\"ta\\u017F\\u212a\":5,"
+		"\"tas\":6,\"tasks\":7,\"t\xc3\xa4sk\":8,\"\":9,\"ta\\u0000k\":10}";
+	assert_int_equal(json_count(SPAN(object), NULL, "task"), 5);
+	assert_int_equal(json_count(SPAN(object), NULL, "Tasks"), 1);
+	assert_int_equal(json_count(SPAN(object), NULL, ""), 1);
+	assert_int_equal(json_count(SPAN("[]"), NULL, "task"), 0);
+	assert_false(json_key_resembles(SPAN("task"), "task"));
+	assert_false(json_key_resembles(SPAN("t\\u0061sk"), "task"));
+	assert_true(json_key_resembles(SPAN("tasK"), "task"));
+}
+
 static void decodes_strings(void **state)
 {
 	(void)state;
@@ -589,6 +604,7 @@ int main(void)
 		cmocka_unit_test(walks_nothing_but_its_own_kind),
 		cmocka_unit_test(finds_the_last_of_duplicate_keys),
 		cmocka_unit_test(compares_decoded_keys),
+		cmocka_unit_test(counts_keys_that_others_take_for_the_same),
 		cmocka_unit_test(decodes_strings),
 		cmocka_unit_test(reads_integers),
 		cmocka_unit_test(finds_the_same_under_other_spellings),

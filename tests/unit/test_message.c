@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -76,6 +77,29 @@ static void refuses_what_is_no_message(void **unused)
 	}
 }
 
+/* There are readers to whom the last of these counts. */
+static void refuses_members_in_another_spelling(void **unused)
+{
+	(void)unused;
+	static const char *const members[] = {"\"Method\":\"tools/call\"", "\"PARAMS\":{}", "\"param\\u017f\":{}",
+		"\"param\xc5\xbf\":{}", "\"\\u0049D\":2", "\"Result\":{}", "\"JSONRPC\":\"2.0\""};
+	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+		struct message message;
+		struct json_index index = {0};
+		struct error error = {0};
+		struct span value;
+		char text[200];
+		snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{},%s}",
+			members[i]);
+		assert_int_equal(json_check(span_of(text), &value, &index, &error), 0);
+		assert_int_equal(message_parse(&message, value, &index, &error), ERROR_SYNTAX);
+		snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{%s}}",
+			members[i]);
+		assert_int_equal(json_check(span_of(text), &value, &index, &error), 0);
+		assert_int_equal(message_parse(&message, value, &index, &error), 0);
+	}
+}
+
 static void keeps_the_id_for_the_error(void **unused)
 {
 	(void)unused;
@@ -107,6 +131,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tells_kinds_apart),
 		cmocka_unit_test(refuses_what_is_no_message),
+		cmocka_unit_test(refuses_members_in_another_spelling),
 		cmocka_unit_test(keeps_the_id_for_the_error),
 		cmocka_unit_test(writes_responses),
 	};
