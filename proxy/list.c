@@ -151,7 +151,8 @@ bool list_hides(const struct policy *policy, const struct message *message)
 {
 	const struct method *method = method_find(message->method);
 	struct span name;
-	if (!method || !method->name_member || !json_get(message->params, &message->index, method->name_member, &name))
+	if (!method || !method->name_member || method->of_tasks ||
+		!json_get(message->params, &message->index, method->name_member, &name))
 		return false;
 	char *text = json_string_dup(name);
 	bool hidden = !text || policy_rule(policy, method->subject, text)->hide;
