@@ -56,7 +56,7 @@ const struct key keys[] = {
 		"the least that the body of an HTTP request must arrive at, per second"},
 	COUNT(exchanges, 1000000, "4096", "requests without a response, over all clients"),
 	COUNT(waiting, 100000, "256", "calls that wait for their place in one session"),
-	COUNT(parked, 1000000, "10000", "calls that wait for their clients, in all"),
+	COUNT(parked, 1000000, "10000", "calls that wait for their clients, in all; tasks among them (task_after)"),
 	COUNT(parked_per_principal, 1000000, "64", "the same for one principal"),
 	COUNT(kept, 1000000, "10000", "outcomes kept for the same retry again"),
 	COUNT(server_requests, 100000, "64", "unanswered requests of one session's server"),
@@ -122,6 +122,10 @@ const struct key keys[] = {
 		"how long a call waits for its client; then it fails closed"},
 	{SECTION_RULE, "call", KEY_DURATION, RULE(call_ms), 0, "5m", 10, 30 * DAY, NULL,
 		"how long the server may work; the time that people take does not count"},
+	{SECTION_RULE, "task_after", KEY_DURATION, RULE(task_after_ms), 0, "never", 0, HOUR, "never",
+		"a tool that works for so long becomes a task for a client that declares "
+		"io.modelcontextprotocol/tasks: it "
+		"polls instead of waiting; 0s: at once"},
 	{SECTION_RULE, "rounds", KEY_COUNT, RULE(rounds), 0, "10", 1, 1000, NULL, "rounds after which a call is ended"},
 	{SECTION_RULE, "input_keys", KEY_TEXTS, RULE(input_keys), RULE(input_key_count), NULL, 0, 64, NULL,
 		"names of the input requests, in order; a fresh call may bring their answers"},
