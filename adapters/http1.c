@@ -150,6 +150,14 @@ bool http1_is_value(struct span value)
 	return true;
 }
 
+bool http1_is_visible(struct span value)
+{
+	for (size_t i = 0; i < value.len; i++)
+		if (value.ptr[i] <= ' ' || value.ptr[i] > '~')
+			return false;
+	return true;
+}
+
 static int check_fields(struct span fields, const char **fault)
 {
 	unsigned count = 0;

@@ -53,6 +53,8 @@ enum http1_feed http1_body_feed(struct http1_body *body, struct span bytes, size
 
 /* Whether a header field may have this value: line ends and other control characters would be more than a value. */
 bool http1_is_value(struct span value);
+/* Whether all of it is visible ASCII, as an Mcp-Session-Id must be (2025-11-25 basic/transports "Session Management"). */
+bool http1_is_visible(struct span value);
 
 /* Whether a comma-separated list of tokens holds `token`, without regard to case. */
 bool http1_list_has(struct span list, const char *token);

@@ -38,6 +38,7 @@ struct http_transfer {
 	struct http_handlers handlers;
 	void *arg;
 	char session_id[512], challenge[1024];
+	bool bad_session_id;
 	bool ready, head_told, paused, done, cancelled;
 	CURLcode result;
 	struct buf waiting; /* received, not yet handed over */
@@ -66,12 +67,13 @@ static void unset_ready(struct http_transfer *transfer)
 
 /* libcurl's callbacks: they only collect. */
 
-/* Copies the value of a header line if it is of this header, fits, and is a value: clients get it in a header, too. */
-static void take_header(struct span line, const char *name, char *out, size_t size)
+/* Copies the value of a header line if it is of this header, fits, and is_value(), because clients get it in a header, too.
+ * false if it is of this header, but not such. */
+static bool take_header(struct span line, const char *name, bool (*is_value)(struct span), char *out, size_t size)
 {
 	size_t name_len = strlen(name);
 	if (line.len <= name_len || strncasecmp(line.ptr, name, name_len) != 0)
-		return;
+		return true;
 	struct span value = {line.ptr + name_len, line.len - name_len};
 	while (value.len && (*value.ptr == ' ' || *value.ptr == '\t')) {
 		value.ptr++;
@@ -79,10 +81,11 @@ static void take_header(struct span line, const char *name, char *out, size_t si
 	}
 	while (value.len && strchr(" \t\r\n", value.ptr[value.len - 1]))
 		value.len--;
-	if (value.len >= size || !http1_is_value(value))
-		return;
+	if (value.len >= size || !is_value(value))
+		return false;
 	memcpy(out, value.ptr, value.len);
 	out[value.len] = '\0';
+	return true;
 }
 
 static size_t on_header(char *bytes, size_t size, size_t count, void *arg)
@@ -90,8 +93,9 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *arg)
 	struct http_transfer *transfer = arg;
 	size_t len = size * count;
 	struct span line = {bytes, len};
-	take_header(line, "mcp-session-id:", transfer->session_id, sizeof(transfer->session_id));
-	take_header(line, "www-authenticate:", transfer->challenge, sizeof(transfer->challenge));
+	if (!take_header(line, "mcp-session-id:", http1_is_visible, transfer->session_id, sizeof(transfer->session_id)))
+		transfer->bad_session_id = true;
+	(void)take_header(line, "www-authenticate:", http1_is_value, transfer->challenge, sizeof(transfer->challenge));
 	/* The empty line: the head is complete, also where no body follows for a long time. */
 	if (len == 2 && memcmp(bytes, "\r\n", 2) == 0)
 		set_ready(transfer);
@@ -149,6 +153,7 @@ static void tell_head(struct http_transfer *transfer)
 		transfer->arg, &(struct http_response){.status = (int)status,
 				       .content_type = type && http1_is_value(span_of(type)) ? type : "",
 				       .session_id = transfer->session_id[0] ? transfer->session_id : NULL,
+				       .bad_session_id = transfer->bad_session_id,
 				       .challenge = transfer->challenge[0] ? transfer->challenge : NULL});
 }
 

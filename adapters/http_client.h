@@ -30,6 +30,7 @@ struct http_response {
 	int status;
 	const char *content_type; /* "" if there is none */
 	const char *session_id;	  /* Mcp-Session-Id, or NULL */
+	bool bad_session_id;	  /* there is one, but not of visible ASCII, or too long */
 	const char *challenge;	  /* WWW-Authenticate, or NULL */
 };
 

@@ -108,7 +108,7 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 {
 	const char **line = &headers->lines[0];
 	const char *authorization = upstream->session ? session_authorization(upstream->session) : NULL;
-	struct buf text = {0};
+	headers->authorization = headers->forwarded = headers->mirrors = (struct buf){0};
 	*line++ = accept;
 	*line++ = "Accept-Encoding: identity";
 	*line++ = "User-Agent: mcp-valet";
@@ -128,37 +128,31 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 		snprintf(headers->last_event_id, sizeof(headers->last_event_id), "Last-Event-ID: %s", last_event_id);
 		*line++ = headers->last_event_id;
 	}
-	headers->authorization = NULL;
 	if (authorization) {
-		buf_printf(&text, "Authorization: %s", authorization);
-		buf_add(&text, "", 1);
-		headers->authorization = text.data;
-		*line++ = text.data;
+		buf_add_text(&headers->authorization, "Authorization: ");
+		buf_add(&headers->authorization, authorization, strlen(authorization) + 1);
+		*line++ = headers->authorization.data;
 	}
-	headers->forwarded = headers->mirrors = NULL;
 	const char *forwarded = upstream->session ? session_forwarded(upstream->session) : NULL;
-	if (forwarded && !(headers->forwarded = strdup(forwarded)))
-		text.failed = true;
-	line = add_lines(headers, line, headers->forwarded);
+	if (forwarded) {
+		buf_add(&headers->forwarded, forwarded, strlen(forwarded) + 1);
+		line = add_lines(headers, line, headers->forwarded.data);
+	}
 	if (upstream->modern && body.ptr) {
-		struct buf mirrors = {0};
-		http_modern_headers(body, &mirrors);
-		buf_add(&mirrors, "", 1);
-		text.failed |= !buf_ok(&mirrors);
-		headers->mirrors = mirrors.data;
-		line = add_lines(headers, line, headers->mirrors);
+		http_modern_headers(body, &headers->mirrors);
+		buf_add(&headers->mirrors, "", 1);
+		if (buf_ok(&headers->mirrors))
+			line = add_lines(headers, line, headers->mirrors.data);
 	}
 	*line = NULL;
-	return buf_ok(&text);
+	return buf_ok(&headers->authorization) && buf_ok(&headers->forwarded) && buf_ok(&headers->mirrors);
 }
 
 void header_lines_free(struct header_lines *headers)
 {
-	if (headers->authorization)
-		sodium_memzero(headers->authorization, strlen(headers->authorization));
-	free(headers->authorization);
-	free(headers->forwarded);
-	free(headers->mirrors);
+	buf_wipe(&headers->authorization);
+	buf_wipe(&headers->forwarded);
+	buf_wipe(&headers->mirrors);
 }
 
 /* What the core calls. */

@@ -6,6 +6,7 @@
 #include "proxy/session.h"
 #include "proxy/task.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,14 +58,6 @@ static void call_free(struct grave *grave)
 	free(call);
 }
 
-static char *make_subject(const struct method *method, const char *name)
-{
-	struct buf text = {0};
-	buf_printf(&text, name ? "%s %.200s" : "%s", method->name, name);
-	buf_add(&text, "", 1);
-	return text.failed ? NULL : text.data;
-}
-
 void call_take_trace(struct call *call, const struct exchange *exchange)
 {
 	char *trace = exchange->trace ? strdup(exchange->trace) : NULL;
@@ -97,7 +90,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	buf_add_span(&call->script, request->script);
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
 	call_take_trace(call, exchange);
-	call->subject = make_subject(request->method, name);
+	call->subject = method_subject(request->method, name);
 	if (!call->subject || !buf_ok(&call->script)) {
 		call_free(&call->grave);
 		return NULL;
@@ -554,14 +547,9 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 void call_on_progress(struct call *call, struct span params)
 {
 	struct span value;
-	char number[64];
-	if (!json_get(params, NULL, "progress", &value) || json_type(value) != JSON_NUMBER ||
-		value.len >= sizeof(number))
-		return;
-	snprintf(number, sizeof(number), "%.*s", (int)value.len, value.ptr);
-	double progress = strtod(number, NULL);
+	double progress = json_get(params, NULL, "progress", &value) ? json_number(value) : NAN;
 	/* It must increase, over all rounds (basic/patterns/progress). */
-	if (call->has_progress && progress <= call->last_progress)
+	if (isnan(progress) || (call->has_progress && progress <= call->last_progress))
 		return;
 	call->has_progress = true;
 	call->last_progress = progress;

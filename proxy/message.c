@@ -2,15 +2,11 @@
 
 #include <string.h>
 
+/* A whole number is an integer however it is spelled, and beyond 64 bits, too: ids are compared by value and echoed as spelled.
+ */
 static bool is_request_id(struct span value)
 {
-	int64_t number;
-	if (json_type(value) == JSON_STRING)
-		return true;
-	if (json_type(value) != JSON_NUMBER)
-		return false;
-	/* Integers beyond 64 bits are integers all the same: ids are compared and echoed as spelled. */
-	return json_integer(value, &number) || !memchr(value.ptr, '.', value.len);
+	return json_type(value) == JSON_STRING || (json_type(value) == JSON_NUMBER && json_is_whole(value));
 }
 
 /* Where the message keeps the member called `key`, NULL if it keeps no such member. */

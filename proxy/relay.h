@@ -79,6 +79,11 @@ void relay_send(struct relay_stream *stream, struct buf *message);
 /* Passes a message of the server that is no response; `request` as in session_ops. */
 void relay_pass(struct relay *relay, const struct message *message, struct span whole, uint64_t request);
 
+/* For view.c: the relay that is the session's, or NULL. */
+const struct relay *relay_of_session(const struct session *session);
+/* How many requests the server still works on, whether their clients are there or not. */
+unsigned relay_running(const struct relay *relay);
+
 /* relay_stream.c: where the server's messages go. */
 
 /* The relay that the Mcp-Session-Id of the client's request names, NULL if there is none, or it is another principal's. */
@@ -92,6 +97,8 @@ struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exch
 /* Forgets the stream if nothing more can become of it. */
 void relay_stream_settle(struct relay_stream *stream);
 void relay_stream_free(struct relay_stream *stream);
+/* The stream's request is over, though events of it may be kept. */
+void relay_stream_end_call(struct relay_stream *stream);
 /* Parts the stream from the exchange that waits for it, which may be NULL. */
 struct exchange *relay_stream_take_exchange(struct relay_stream *stream);
 /* Sends a message to who reads the stream, and keeps it. The content of *message is taken. */

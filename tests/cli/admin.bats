@@ -70,6 +70,14 @@ wait_for() {
 	[ "${lines[0]}" = 'HTTP/1.1 405 Method Not Allowed' ]
 	get 'nonsense'
 	[ "${lines[0]}" = 'HTTP/1.1 400 Bad Request' ]
+	get 'GET /metrics HTTP/2.0'
+	[[ "${lines[0]}" == 'HTTP/1.1 505 '* ]]
+	get $'GET /metrics HTTP/1.1\r\nTransfer-Encoding: gzip'
+	[[ "${lines[0]}" == 'HTTP/1.1 501 '* ]]
+	get $'GET /metrics HTTP/1.1\r\nExpect: a-miracle'
+	[[ "${lines[0]}" == 'HTTP/1.1 417 '* ]]
+	get "GET /$(printf '%9000s' x | tr ' ' x) HTTP/1.1"
+	[[ "${lines[0]}" == 'HTTP/1.1 431 '* ]]
 	get 'GET /metrics HTTP/1.1' evil.example
 	[ "${lines[0]}" = 'HTTP/1.1 403 Forbidden' ]
 }
