@@ -33,5 +33,7 @@ void observe_question(struct observed *seen, const struct capability_need *need,
 
 /* Appends the report: a JSON object, described in mcp-valet(1). */
 void proxy_write_report(const struct proxy *proxy, struct buf *out);
+/* Adds what a report of before says, all or nothing (observe_read.c). ERROR_SYNTAX or ERROR_LIMIT, with words, if it is none. */
+int proxy_read_report(struct proxy *proxy, struct span text, struct error *error) MUST_CHECK;
 
 #endif

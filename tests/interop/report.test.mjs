@@ -3,7 +3,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { writeFileSync, readFileSync } from 'node:fs';
+import { writeFileSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
@@ -89,6 +89,49 @@ test('names that clients invent hide no tool, and are not told as its tools', { 
   assert.doesNotMatch(known, /invented/);
   assert.match(unknown, /^( {4}tool invented-\d+\n){197}$/);
   assert.doesNotMatch(run('suggest-policy', '--admin', `unix:${socket}`), /invented/);
+});
+
+test('with a report file the right tools are named after a restart, too', { timeout: 60000 }, async t => {
+  const socket = join(scratch(t), 'admin'), file = join(scratch(t), 'kept.json');
+  const start = () => watched(t, asker, { policy: `version: 1\nreport_file: ${file}\n`, args: ['--admin', `unix:${socket}`] });
+  const stop = async valet => { valet.child.kill('SIGTERM'); assert.deepEqual(await valet.exited, { code: 0, signal: null }); };
+  const first = await start();
+  await use(t, first);
+  await call(first, 'invented');
+  await stop(first);
+  assert.equal(statSync(file).mode & 0o777, 0o600);
+  const kept = readFileSync(file, 'utf8'), text = run('report', '--file', file);
+  assert.doesNotMatch(kept, /confidential/);
+  assert.match(text, /^tool three_rounds$[^]*^ {4}rounds: 3, up to 3 in one call$[^]*^tool sample_after_elicit$[^]*Nothing to change[^]*^ {4}tool plain$/m);
+  assert.match(text, /never with success:\n {4}tool invented\n$/);
+
+  // The next one says the same before anything has come, and counts on.
+  const second = await start();
+  assert.equal(run('report', '--admin', `unix:${socket}`), text);
+  await use(t, second);
+  await call(second, 'two_at_once');
+  await stop(second);
+  const row = name => JSON.parse(readFileSync(file, 'utf8')).entries.find(entry => entry.name === name);
+  assert.equal(row('three_rounds').rounds, 6);
+  assert.equal(row('three_rounds').calls.answered, 2);
+  assert.equal(row('sample_after_elicit').asked.sampling.answered, 2);
+  assert.deepEqual(row('sample_after_elicit').forms, [{ fields: 'topic string', count: 2 }]);
+  assert.equal(row('two_at_once').calls.abandoned, 1); // by the end
+  const page = await browse(t, file);
+  assert.deepEqual(await page.locator('#to-change tbody tr td:first-child').allTextContents(),
+    ['three_rounds', 'sample_after_elicit', 'two_at_once']);
+  assert.deepEqual(await page.locator('#unknown li bdi').allTextContents(), ['invented']);
+});
+
+test('a file that is something else keeps nobody from serving, and stays as it is', { timeout: 30000 }, async t => {
+  const file = join(scratch(t), 'notes');
+  writeFileSync(file, 'shopping list');
+  const valet = await watched(t, asker, { policy: `version: 1\nreport_file: ${file}\n` });
+  assert.match(valet.log, /report-file-failed[^\n]*not a whole report[^\n]*move it away/);
+  assert.equal((await call(valet, 'plain', { n: 1 })).result.content[0].text, 'plain {"n":1}');
+  valet.child.kill('SIGTERM');
+  assert.deepEqual(await valet.exited, { code: 0, signal: null });
+  assert.equal(readFileSync(file, 'utf8'), 'shopping list');
 });
 
 // The report of a file as a page in a browser, with what it complained of in `page.complaints`.
