@@ -158,6 +158,7 @@ static void on_request(struct relay *relay, struct exchange *exchange, const str
 		elder_on_request(stream, message);
 		return;
 	}
+	relay_observe_request(stream, message);
 	buf_add_span(&copy, whole);
 	if (session_send(relay->session, UPSTREAM_REQUEST, stream->number, &copy)) {
 		relay_stream_free(stream);
@@ -361,6 +362,7 @@ static void on_response(struct relay *relay, const struct message *message, stru
 	}
 	if (stream->number == relay->initialize)
 		on_initialize_answer(relay, message);
+	relay_observe_answer(stream, message);
 	if (message->result.ptr) {
 		const char *after = message->result.ptr + message->result.len;
 		buf_add(&copy, whole.ptr, (size_t)(message->result.ptr - whole.ptr));
@@ -423,6 +425,12 @@ void relay_pass(struct relay *relay, const struct message *message, struct span 
 	buf_free(&copy);
 }
 
+static void pass_down(struct relay *relay, const struct message *message, struct span whole, uint64_t request)
+{
+	relay_observe_question(relay, message, request);
+	relay_pass(relay, message, whole, request);
+}
+
 static void on_message(struct session *session, const struct message *message, struct span whole, uint64_t request)
 {
 	struct relay *relay = session->owner;
@@ -431,7 +439,7 @@ static void on_message(struct session *session, const struct message *message, s
 	else if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !find_by_id(relay, message->id)))
 		on_response(relay, message, whole);
 	else
-		relay_pass(relay, message, whole, request);
+		pass_down(relay, message, whole, request);
 }
 
 static void on_request_failed(struct session *session, uint64_t request, int http_status, const char *why)

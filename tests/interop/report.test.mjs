@@ -8,6 +8,10 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport as LegacyStdio } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { CreateMessageRequestSchema, ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { watched } from './watch.mjs';
 import { call, everything, fixture, makeClient, program, scratch, sleep, textOf } from './valet.mjs';
 
@@ -132,6 +136,37 @@ test('a file that is something else keeps nobody from serving, and stays as it i
   valet.child.kill('SIGTERM');
   assert.deepEqual(await valet.exited, { code: 0, signal: null });
   assert.equal(readFileSync(file, 'utf8'), 'shopping list');
+});
+
+test('legacy clients count as well, over HTTP and stdio', { timeout: 60000 }, async t => {
+  for (const face of ['http', 'stdio']) {
+    const socket = join(scratch(t), 'admin'), args = ['--admin', `unix:${socket}`];
+    const client = new LegacyClient({ name: 'old', version: '1' }, { capabilities: { elicitation: {}, sampling: {} } });
+    client.setRequestHandler(ElicitRequestSchema, async () => ({ action: 'accept', content: { topic: 'confidential', x: 'confidential' } }));
+    client.setRequestHandler(CreateMessageRequestSchema, async () => ({ role: 'assistant', model: 'm', content: { type: 'text', text: 'confidential' } }));
+    t.after(() => client.close());
+    await client.connect(face === 'http' ? new LegacyHttp(new URL((await watched(t, asker, { args })).url))
+      : new LegacyStdio({ command: program, args: [...args, '--', ...asker], stderr: 'ignore' }));
+    await client.callTool({ name: 'sample_after_elicit', arguments: {} });
+    await client.callTool({ name: 'three_rounds', arguments: {} });
+    await client.callTool({ name: 'plain', arguments: {} });
+    await assert.rejects(client.callTool({ name: 'invented', arguments: {} }));
+    // Questions of two calls at once belong to neither for certain, where the transport does not say whose they are.
+    await Promise.all([client.callTool({ name: 'confirm', arguments: {} }), client.callTool({ name: 'two_at_once', arguments: {} })]);
+    const json = run('report', '--json', '--admin', `unix:${socket}`);
+    assert.doesNotMatch(json, /confidential/);
+    const entry = name => JSON.parse(json).entries.find(row => row.name === name);
+    assert.equal(entry('sample_after_elicit').asked.elicitation.forwarded, 1);
+    assert.equal(entry('sample_after_elicit').asked.sampling.forwarded, 1);
+    assert.equal(entry('sample_after_elicit').calls.answered, 1);
+    assert.deepEqual(entry('three_rounds').forms, [{ fields: 'x string', count: 3 }]);
+    const questions = ['confirm', 'two_at_once', 'other'].reduce((sum, name) => sum + entry(name).asked.elicitation.forwarded, 0);
+    assert.equal(questions, 3);
+    const text = run('report', '--admin', `unix:${socket}`);
+    assert.match(text, /^tool three_rounds$\n[^]*?asked: elicitation, 3 times$/m);
+    assert.match(text, /Nothing to change[^]*^ {4}tool plain$/m);
+    assert.match(text, /never with success:\n {4}tool invented\n$/);
+  }
 });
 
 // The report of a file as a page in a browser, with what it complained of in `page.complaints`.
