@@ -45,6 +45,9 @@ const struct key keys[] = {
 		"strip: x-mcp-header is taken out of listed tools; validate: it is kept, and over HTTP the Mcp-Param "
 		"headers of a call must say what its arguments do"},
 
+	{SECTION_TOP, "report_file", KEY_TEXT, POLICY(report_file), 0, NULL, 0, 0, NULL,
+		"where the observations of the migration report outlive a restart (read at the start only)"},
+
 	SIZE("message", message_bytes, "16MiB", GIB, "one message in either direction"),
 	SIZE("head", head_bytes, "32KiB", MIB, "request line and headers of an HTTP request"),
 	SIZE("downstream_queue", downstream_queue_bytes, "64MiB", GIB, "written and not yet read by one client"),

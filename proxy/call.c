@@ -500,17 +500,9 @@ static void write_body(const struct call *call, struct span result, struct span 
 			call->retried || call->round > 0);
 }
 
-/* Whoever answers with success knows the name that was called; an error may say that there is no such thing, and so may a
- * tool's result with isError. */
-static bool is_success(struct span result, struct span error, const struct json_index *index)
-{
-	struct span is_error;
-	return !error.ptr && !(json_get(result, index, "isError", &is_error) && json_type(is_error) == JSON_TRUE);
-}
-
 void call_on_answer(struct call *call, struct span result, struct span error, const struct json_index *index)
 {
-	call->row->seen.known |= is_success(result, error, index);
+	observe_answer(&call->row->seen, result, error, index);
 	if (call->state == CALL_ENDING) {
 		call_log(call, LOG_DEBUG, "late-answer", "the server answered a call that nobody waits for");
 		if (call->recycle && call->keep_ms > proxy_now(call->proxy) && !call->outcome.len) {

@@ -35,6 +35,7 @@ struct relay_stream {
 	struct elder_call *call;     /* elder.h, or NULL */
 	char *id, *progress_token;   /* as spelled, or NULL */
 	const struct method *method; /* or NULL: none that is known here */
+	struct metrics_row *row;     /* where it is counted until it ends, or NULL */
 	struct exchange *exchange;   /* whose response it is, while the client is there */
 	struct client *reader;	     /* who reads it by GET, or NULL */
 	bool answered, cancelled;
@@ -67,6 +68,14 @@ bool relay_takes(struct proxy *proxy, struct client *client, const struct messag
 void relay_on_exchange_gone(struct exchange *exchange);
 /* The client, a pipe or a reader, is gone. */
 void relay_on_client_gone(struct client *client);
+
+/* relay_observe.c: counting for metrics and report. */
+
+void relay_observe_request(struct relay_stream *stream, const struct message *message);
+void relay_observe_answer(struct relay_stream *stream, const struct message *message);
+void relay_observe_question(struct relay *relay, const struct message *message, uint64_t request);
+/* It ends, with an answer or without. */
+void relay_observe_end(struct relay_stream *stream);
 
 /* For elder.c. */
 
