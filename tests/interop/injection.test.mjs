@@ -162,6 +162,19 @@ test('headers of a server on their way to the client', { timeout: 30000 }, async
   }
 });
 
+test('a redirect is not followed, whoever it leads to', { timeout: 20000 }, async t => {
+  const other = [];
+  const elsewhere = net.createServer(socket => socket.on('data', data => { other.push(String(data)); socket.end('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'); })).listen(0, '127.0.0.1');
+  await new Promise(resolve => elsewhere.on('listening', resolve));
+  t.after(() => elsewhere.close());
+  for (const status of [301, 302, 303, 307, 308]) {
+    const { valet } = await upstream(t, () => `HTTP/1.1 ${status} Elsewhere\r\nLocation: http://127.0.0.1:${elsewhere.address().port}/\r\nContent-Length: 0\r\n\r\n`);
+    const { error } = await ask(valet, 'tools/list', {}, { headers: { authorization: 'Bearer secret' } });
+    assert.match(error.message, new RegExp(`HTTP ${status}`));
+  }
+  assert.deepEqual(other, []);
+});
+
 test('metadata: only metadata, only for this machine, and nothing but its type of its headers', { timeout: 20000 }, async t => {
   const { valet, heads } = await upstream(t, () => 'HTTP/1.1 200 OK\r\nContent-Type: application/json\rX-Evil: 1\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\n{}');
   const get = (path, more = '', host = 'localhost') => exchange(valet, `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n${more}\r\n`);
