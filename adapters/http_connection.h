@@ -6,6 +6,7 @@
 #include "adapters/http_face.h"
 #include "adapters/http_fetch.h"
 #include "adapters/listener.h"
+#include "adapters/log.h"
 #include "adapters/outbox.h"
 
 #include <event2/event.h>
@@ -33,6 +34,7 @@ struct http_face {
 	struct event *bury_timer;  /* frees the dead at the end of the turn */
 	struct connection_list connections, dead;
 	size_t count;
+	struct log_rate refusals; /* of connections */
 	bool stopped;
 };
 

@@ -1,9 +1,10 @@
 // Words of one side that would be commands to the other: in headers, in event streams, in the log.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ask, call, exchange, fixture, meta, post, serve, textOf, until } from './valet.mjs';
+import { ask, call, exchange, fixture, meta, post, recorded, scratch, serve, textOf, until } from './valet.mjs';
 
 // An HTTP server of bare bytes. `answer(message, head)` gives the response as it stands, or a result for it. What it got is in
 // `heads`, byte for byte.
@@ -227,6 +228,16 @@ test('line ends in payloads make no events: an HTTP server', { timeout: 20000 },
     `event: evil\ndata: {"jsonrpc":"2.0","id":${message.id},"result":{"content":[]}}\n\n` +
     `data: {"jsonrpc":"2.0","id":${message.id},\r\ndata: "result":{"content":[{"type":"text","text":"\u2028event: message\\n\\n"}]}}\r\n\r\n`));
   await assertEvents(valet);
+});
+
+test('line ends in the JSON of a client make no lines for a server', { timeout: 20000 }, async t => {
+  const record = join(scratch(t), 'record');
+  const valet = await serve(t, ['node', fixture('raw.mjs')], { env: { RECORD: record } });
+  const text = `{"jsonrpc":"2.0",\r\n"id":\n1,\r"method":"tools/call","params":{\n"name":\n"echo","arguments":\n{"a":\r\n[\n1,\r2]}\n,"_meta":${JSON.stringify(meta(), null, '\n ')}}\n}\r\n`;
+  const { text: answer } = await post(valet, text, { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'echo' });
+  assert.deepEqual(JSON.parse(answer).result.structuredContent, { a: [1, 2] });
+  const methods = recorded(record).map(line => JSON.parse(line).method);
+  assert.equal(methods.filter(method => method === 'tools/call').length, 1, methods.join());
 });
 
 const evils = ['\n2026-01-01T00:00:00.000Z error forged: yes', '\r\n{"level":"error","event":"forged","text":"yes"}', '" session=s99 call="c', '\\x0a\\"',
