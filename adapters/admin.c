@@ -5,6 +5,7 @@
 #include "adapters/http_check.h"
 #include "adapters/listener.h"
 #include "adapters/outbox.h"
+#include "adapters/page.h"
 #include "proxy/observe.h"
 #include "proxy/proxy.h"
 
@@ -138,7 +139,7 @@ static bool respond(struct visitor *visitor, struct answer *answer, bool with_bo
 		answer->type, answer->body.len);
 	if (answer->is_page) {
 		buf_add_text(&head, "Refresh: 5\r\nContent-Security-Policy: ");
-		admin_page_write_policy(&head);
+		page_write_policy(&head);
 		buf_add_text(&head, "\r\n");
 	}
 	buf_add_text(&head, "\r\n");

@@ -3,10 +3,11 @@
 #include <string.h>
 #include <strings.h>
 
+/* Letters, digits and !#$%&'*+-.^_`|~ */
 static bool is_token_char(unsigned char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c && strchr("!#$%&'*+-.^_`|~", c));
+	static const uint32_t token_chars[8] = {0, 0x03FF6CFA, 0xC7FFFFFE, 0x57FFFFFF};
+	return token_chars[c >> 5] >> (c & 31) & 1;
 }
 
 static bool is_token(struct span span)
@@ -169,15 +170,26 @@ static int check_fields(struct span fields, const char **fault)
 	return 0;
 }
 
+/* The next line of this field; the fields have been checked. Bytes of other lines are only passed over: a head has a dozen
+ * lines, and each of a dozen fields is looked for in all of them. */
+static bool next_field(struct span *rest, struct span name, struct span *value)
+{
+	struct span line;
+	while (rest->len && take_line(rest, &line))
+		if (line.len > name.len && line.ptr[name.len] == ':' &&
+			strncasecmp(line.ptr, name.ptr, name.len) == 0) {
+			*value = trim((struct span){line.ptr + name.len + 1, line.len - name.len - 1});
+			return true;
+		}
+	return false;
+}
+
 unsigned http1_field(const struct http1_head *head, const char *name, struct span *value)
 {
-	struct span rest = head->fields, line, field, content;
+	struct span rest = head->fields;
 	unsigned count = 0;
-	while (rest.len && take_line(&rest, &line))
-		if (split_field(line, &field, &content) && equals_ignoring_case(field, name)) {
-			*value = content;
-			count++;
-		}
+	while (next_field(&rest, span_of(name), value))
+		count++;
 	return count;
 }
 
@@ -248,12 +260,11 @@ static int parse_control(struct http1_head *out, const char **fault)
 {
 	struct span value;
 	bool close = false, keep = false;
-	struct span rest = out->fields, line, field;
-	while (rest.len && take_line(&rest, &line))
-		if (split_field(line, &field, &value) && equals_ignoring_case(field, "connection")) {
-			close |= http1_list_has(value, "close");
-			keep |= http1_list_has(value, "keep-alive");
-		}
+	struct span rest = out->fields;
+	while (next_field(&rest, SPAN("connection"), &value)) {
+		close |= http1_list_has(value, "close");
+		keep |= http1_list_has(value, "keep-alive");
+	}
 	out->keep_alive = !close && (!out->is_http10 || keep);
 	*fault = "only the expectation 100-continue is known here";
 	if (http1_field(out, "expect", &value)) {

@@ -83,18 +83,22 @@ void buf_add_text(struct buf *buf, const char *text)
 
 void buf_printf(struct buf *buf, const char *format, ...)
 {
-	va_list args;
-	va_start(args, format);
-	int len = vsnprintf(NULL, 0, format, args);
-	va_end(args);
-	if (len < 0 || !buf_reserve(buf, (size_t)len + 1)) {
-		buf->failed = true;
-		return;
+	/* Mostly there is room already, and one pass does. */
+	size_t need = buf->cap ? 0 : 1;
+	while (buf_reserve(buf, need)) {
+		size_t room = buf->cap - buf->len;
+		va_list args;
+		va_start(args, format);
+		int len = vsnprintf(buf->data + buf->len, room, format, args);
+		va_end(args);
+		if (len < 0) {
+			buf->failed = true;
+		} else if ((size_t)len < room) {
+			buf->len += (size_t)len;
+			return;
+		}
+		need = (size_t)len + 1;
 	}
-	va_start(args, format);
-	vsnprintf(buf->data + buf->len, (size_t)len + 1, format, args);
-	va_end(args);
-	buf->len += (size_t)len;
 }
 
 size_t utf8_sequence(struct span bytes)

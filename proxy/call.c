@@ -48,6 +48,7 @@ static void call_free(struct grave *grave)
 	buf_free(&call->script);
 	buf_free(&call->outcome);
 	buf_free(&call->progress);
+	metrics_row_release(call->row);
 	policy_unref(call->policy);
 	free(call->subject);
 	free(call->trace);
@@ -84,7 +85,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->method = request->method;
 	call->policy = policy_ref(proxy->policy);
 	call->rule = policy_rule(call->policy, call->method->subject, name ? name : "");
-	call->row = metrics_row(&proxy->metrics, call->method, name);
+	call->row = metrics_row_take(&proxy->metrics, call->method->subject, name);
 	call->budget_ms = call->method->may_ask ? call->rule->call_ms : call->policy->deadlines.request_ms;
 	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
 	call_hash(call->id, call->hash);
@@ -497,8 +498,17 @@ static void write_body(const struct call *call, struct span result, struct span 
 			call->retried || call->round > 0);
 }
 
+/* Whoever answers with success knows the name that was called; an error may say that there is no such thing, and so may a
+ * tool's result with isError. */
+static bool is_success(struct span result, struct span error, const struct json_index *index)
+{
+	struct span is_error;
+	return !error.ptr && !(json_get(result, index, "isError", &is_error) && json_type(is_error) == JSON_TRUE);
+}
+
 void call_on_answer(struct call *call, struct span result, struct span error, const struct json_index *index)
 {
+	call->row->seen.known |= is_success(result, error, index);
 	if (call->state == CALL_ENDING) {
 		call_log(call, LOG_DEBUG, "late-answer", "the server answered a call that nobody waits for");
 		if (call->recycle && call->keep_ms > proxy_now(call->proxy) && !call->outcome.len) {

@@ -313,6 +313,7 @@ static int report(const struct options *options)
 	struct error error = {0};
 	enum report_form form = options->command == COMMAND_SUGGEST_POLICY ? REPORT_POLICY
 				: options->as_json			   ? REPORT_JSON
+				: options->as_html			   ? REPORT_HTML
 									   : REPORT_TEXT;
 	return report_write(options->admin, options->report_file, form, stdout, &error) ? fail(EXIT_RUN_TIME, &error)
 											: 0;

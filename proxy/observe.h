@@ -11,6 +11,7 @@ struct proxy;
 enum { OBSERVE_SHAPES = 8, OBSERVE_SHAPE_BYTES = 240 };
 
 struct observed {
+	bool known;		       /* the server has such a name: it answered with success, or asked something */
 	uint64_t urls, sampling_tools; /* questions in URL mode, and those that offer tools */
 	uint64_t tasks, logs;	       /* calls run as a task, log messages that a client wanted */
 	uint64_t timed_out;
@@ -24,6 +25,8 @@ struct observed {
 };
 
 void observed_free(struct observed *seen);
+/* Adds what was seen elsewhere. */
+void observed_add(struct observed *seen, const struct observed *more);
 
 /* The server asks. `params` are its own, with an empty span where there are none. */
 void observe_question(struct observed *seen, const struct capability_need *need, struct span params);

@@ -107,18 +107,17 @@ static unsigned running(const struct relay *relay)
 	return count;
 }
 
+/* Somebody waits or listens. A request whose client has gone holds nothing: it runs on, and its client may come back for the
+ * response while the session is there (deadlines.idle_session). */
 static bool in_use(const struct session *session)
 {
 	const struct relay *relay = session->owner;
 	const struct relay_stream *stream;
-	if (running(relay))
-		return true;
-	if (session->proxy->shutting_down)
-		return false;
+	bool ends = session->proxy->shutting_down;
 	TAILQ_FOREACH (stream, &relay->streams, link)
-		if (stream->reader)
+		if (stream->exchange || (stream->reader && !(ends && stream->answered)))
 			return true;
-	return relay->pipe || relay->standalone.reader;
+	return !ends && (relay->pipe || relay->standalone.reader);
 }
 
 /* Over HTTP nobody knows the session's id then; on a pipe the client may try again. */
@@ -235,9 +234,8 @@ static void open_relay(struct proxy *proxy, struct client *client, const struct 
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, error.text, NULL);
 }
 
-static void pass(struct relay *relay, struct client *client, const struct message *message, struct span whole)
+static void dispatch(struct relay *relay, struct client *client, const struct message *message, struct span whole)
 {
-	session_take_credentials(relay->session, client);
 	if (message->kind == MESSAGE_RESPONSE && relay->elder) {
 		elder_on_answer(relay, message);
 		return;
@@ -249,6 +247,13 @@ static void pass(struct relay *relay, struct client *client, const struct messag
 	struct exchange *exchange = exchange_admit(relay->session->proxy, client, message->id);
 	if (exchange)
 		on_request(relay, exchange, message, whole);
+}
+
+static void pass(struct relay *relay, struct client *client, const struct message *message, struct span whole)
+{
+	session_touch(relay->session, client);
+	dispatch(relay, client, message, whole);
+	session_pump(relay->session); /* the idle time begins anew */
 }
 
 bool relay_takes(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,

@@ -153,6 +153,7 @@ void relay_stream_hang_up(struct relay_stream *stream)
 		exchange_drop(exchange);
 		client->ops->finish(client);
 	}
+	session_pump(stream->relay->session);
 }
 
 static void send_event(struct relay_stream *stream, struct relay_event *event)
@@ -254,7 +255,7 @@ int proxy_listen(struct proxy *proxy, struct client *client)
 	struct relay_stream *stream = read_event_id(relay, last, &after);
 	if (!stream)
 		stream = &relay->standalone;
-	session_take_credentials(relay->session, client);
+	session_touch(relay->session, client);
 	relay_stream_hang_up(stream); /* one reader a stream: the old connection is dead, or is being replaced */
 	stream->reader = client;
 	client->reads = stream;

@@ -146,7 +146,7 @@ void through_start(struct exchange *exchange, const struct message *message)
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, through ? "Out of memory" : error.text, NULL);
 		return;
 	}
-	session_take_credentials(through->session, exchange->client);
+	session_touch(through->session, exchange->client);
 	buf_reserve(&request, message->params.len + 160);
 	buf_printf(&request, "{\"jsonrpc\":\"2.0\",\"id\":%" PRIu64 ",\"method\":", passing->id);
 	buf_add_span(&request, message->method);

@@ -52,6 +52,12 @@ valet() {
 	refused 2 "--listen needs a value"
 	valet --log-level loud -- cat
 	refused 2 "expected error, warning, info or debug"
+	valet report --json --html --file x
+	refused 2 "--json and --html: expected one of the two"
+	valet suggest-policy --html --file x
+	refused 2 "--json and --html are for report alone"
+	valet report --html
+	refused 2 "report needs --admin or --file"
 	valet --log-format xml -- cat
 	refused 2 "expected text or json"
 	valet --listen 127.0.0.1:0 --path mcp -- cat
@@ -155,6 +161,10 @@ valet() {
 	[ -z "$output" ]
 	[[ "${stderr_lines[0]}" == "$file:2:"* ]]
 	[[ "${stderr_lines[1]}" == "$file:3:"* ]]
+	: >"$file"
+	valet check-policy "$file"
+	[ "$status" -eq 1 ]
+	[ "$stderr" = "$file:1:1: the file is empty; a policy begins with version: 1" ]
 	valet check-policy "$file.none"
 	[ "$status" -eq 1 ]
 	[[ "$stderr" == *"No such file"* ]]

@@ -8,6 +8,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { judgeMessage, sent } from './judge.mjs';
 
 export const here = dirname(fileURLToPath(import.meta.url));
 export const program = process.env.MCP_VALET ?? join(here, '../../build/mcp-valet');
@@ -83,7 +84,8 @@ export async function connect(t, face, command, { capabilities = everything, han
     client.valet = valet;
   } else {
     const args = policy ? ['--policy', policyFile(t, policy)] : [];
-    await client.connect(new StdioClientTransport({ command: program, args: [...args, '--log-level', 'error', '--', ...command], stderr: 'inherit' }));
+    await client.connect(new StdioClientTransport({ command: program, args: [...args, '--log-level', 'error', '--', ...command], stderr: 'inherit',
+      env: process.env }));
   }
   t.after(() => client.close());
   return client;
@@ -107,6 +109,7 @@ export async function freePort() {
 
 // A bare HTTP POST. `body` is a string, sent as it is.
 export function post(valet, body, headers = {}, { method = 'POST', signal } = {}) {
+  sent(body);
   return new Promise((resolve, reject) => {
     const request = http.request({ host: '127.0.0.1', port: valet.port, path: '/mcp', method, signal, agent: false,
       headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers } }, response => {
@@ -148,9 +151,11 @@ export async function ask(valet, method, params = {}, { capabilities = everythin
   const name = params.name ?? params.uri;
   const response = await post(valet, JSON.stringify(message), { 'mcp-protocol-version': '2026-07-28', 'mcp-method': method,
     ...(name === undefined ? {} : { 'mcp-name': name }), ...headers }, { signal });
-  const json = response.headers['content-type']?.startsWith('text/event-stream')
-    ? response.text.split('\n').filter(line => line.startsWith('data: ')).map(line => JSON.parse(line.slice(6))).at(-1)
-    : response.text && JSON.parse(response.text);
+  const messages = response.headers['content-type']?.startsWith('text/event-stream')
+    ? response.text.split('\n').filter(line => line.startsWith('data: ')).map(line => JSON.parse(line.slice(6)))
+    : response.text ? [JSON.parse(response.text)] : [];
+  for (const message of messages) judgeMessage(message, method);
+  const json = messages.at(-1);
   return { ...response, json, result: json?.result, error: json?.error };
 }
 

@@ -15,12 +15,15 @@
 struct party {
 	struct client client;
 	const char *names; /* Mcp-Session-Id as a header, or NULL */
+	const char *last;  /* Last-Event-ID as a header, or NULL */
 	char given[64];	   /* Mcp-Session-Id as the response says it */
 	int status;
-	bool breaks; /* the connection is found to be broken when something is sent */
+	bool breaks;  /* the connection is found to be broken when something is sent */
+	bool is_full; /* it does not read what it is sent */
 };
 
 static struct {
+	int64_t now_ms;
 	struct proxy *proxy;
 	struct session *session; /* the newest */
 	uint64_t request;	 /* the newest */
@@ -31,7 +34,7 @@ static struct {
 static int64_t now_ms(void *ctx)
 {
 	(void)ctx;
-	return 1000;
+	return world.now_ms;
 }
 
 static void random_bytes(void *ctx, void *out, size_t len)
@@ -102,7 +105,7 @@ static bool on_send_down(struct client *client, struct buf *message)
 	buf_free(message);
 	if (party->breaks)
 		client_gone(world.proxy, client);
-	return true;
+	return !party->is_full;
 }
 
 static void on_notify(struct client *client, struct buf *message)
@@ -124,10 +127,12 @@ static void on_finish(struct client *client)
 static bool on_header(const struct client *client, const char *name, struct span *value)
 {
 	const struct party *party = (const struct party *)client;
-	if (strcmp(name, "mcp-session-id") != 0 || !party->names)
-		return false;
-	*value = span_of(party->names);
-	return true;
+	const char *text = strcmp(name, "mcp-session-id") == 0	? party->names
+			   : strcmp(name, "last-event-id") == 0 ? party->last
+								: NULL;
+	if (text)
+		*value = span_of(text);
+	return text;
 }
 
 static void on_headers_of(const struct client *client, const char *prefix, struct buf *lines)
@@ -171,9 +176,11 @@ static int begin(void **state)
 {
 	(void)state;
 	struct error error;
-	struct policy *policy = policy_parse(SPAN("version: 1\nlimits: { exchanges: 3 }\n"), "test", stderr, &error);
+	struct policy *policy = policy_parse(
+		SPAN("version: 1\nlimits: { exchanges: 3, legacy_sessions: 2 }\n"), "test", stderr, &error);
 	struct keyring *keys = keyring_random(&env);
 	memset(&world, 0, sizeof(world));
+	world.now_ms = 1000;
 	policy->upstream.era = POLICY_ERA_LEGACY;
 	world.proxy = proxy_new(
 		&(struct proxy_config){.env = &env, .policy = policy, .keys = keys, .upstream = &upstream_ops});
@@ -260,6 +267,120 @@ static void test_connection_breaks_at_the_last_answer(void **state)
 	assert_int_equal(proxy_counts(world.proxy).sessions, 0);
 }
 
+/* The id is given to the client of a session with a request that the server does not answer. */
+static void abandon_call(char *names, size_t size)
+{
+	struct party first = {0}, party = {0};
+	tell(&first, &http_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	snprintf(names, size, "%s", first.given);
+	client_gone(world.proxy, &first.client);
+	tell(&party, &http_ops, names, CALL);
+	say(LOG); /* the client knows the id of an event */
+	client_gone(world.proxy, &party.client);
+	proxy_turn(world.proxy);
+}
+
+static void advance(int64_t ms)
+{
+	world.now_ms += ms;
+	proxy_turn(world.proxy);
+}
+
+enum { IDLE_MS = 10 * 60 * 1000 }; /* deadlines.idle_session */
+
+/* A client that hung up may come back, but only so long. */
+static void test_abandoned_request_does_not_hold_the_session(void **state)
+{
+	(void)state;
+	char names[64];
+	abandon_call(names, sizeof(names));
+	advance(IDLE_MS - 1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 1);
+	struct party back = {.names = names, .last = "2-1"};
+	client_init(&back.client, &http_ops);
+	assert_int_equal(proxy_listen(world.proxy, &back.client), 200);
+	advance(2 * IDLE_MS); /* it waits */
+	assert_int_equal(proxy_counts(world.proxy).sessions, 1);
+	client_gone(world.proxy, &back.client);
+	advance(IDLE_MS - 1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 1);
+	advance(1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 0);
+}
+
+/* Of sessions whose clients are gone the one that was used last stays. */
+static void test_abandoned_requests_make_room(void **state)
+{
+	(void)state;
+	char first[64], second[64];
+	abandon_call(first, sizeof(first));
+	abandon_call(second, sizeof(second));
+	struct party used = {0}, other = {0}, party = {0};
+	tell(&used, &http_ops, first, INITIALIZED);
+	tell(&other, &http_ops, NULL, INITIALIZE);
+	assert_int_equal(other.status, 0);
+	say(WELCOME);
+	tell(&party, &http_ops, second, CALL);
+	assert_int_equal(party.status, 404);
+	tell(&used, &http_ops, first, CALL);
+	assert_int_equal(used.status, 0);
+	client_gone(world.proxy, &used.client);
+	client_gone(world.proxy, &other.client);
+}
+
+/* A message without a response is a sign of the client, too. */
+static void test_notification_keeps_the_session(void **state)
+{
+	(void)state;
+	char names[64];
+	struct party party = {0};
+	abandon_call(names, sizeof(names));
+	advance(IDLE_MS - 1);
+	tell(&party, &http_ops, names, INITIALIZED);
+	advance(IDLE_MS - 1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 1);
+	say(LOG); /* what the server says is none */
+	advance(1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 0);
+}
+
+/* Who waits for the response longer than a session may be idle holds it, and has time again when it is over. */
+static void test_client_that_waits_holds_the_session(void **state)
+{
+	(void)state;
+	struct party first = {0}, party = {0};
+	tell(&first, &http_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	tell(&party, &http_ops, first.given, CALL);
+	advance(3 * IDLE_MS);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 1);
+	client_gone(world.proxy, &party.client);
+	advance(IDLE_MS - 1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 1);
+	advance(1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 0);
+	client_gone(world.proxy, &first.client);
+}
+
+/* Who does not read is cut off, and then is gone like the others. */
+static void test_client_that_does_not_read(void **state)
+{
+	(void)state;
+	struct party first = {0}, party = {.is_full = true};
+	tell(&first, &http_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	tell(&party, &http_ops, first.given, CALL);
+	advance(IDLE_MS);
+	say(LOG);
+	client_gone(world.proxy, &party.client);
+	advance(IDLE_MS - 1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 1);
+	advance(1);
+	assert_int_equal(proxy_counts(world.proxy).sessions, 0);
+	client_gone(world.proxy, &first.client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -268,6 +389,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_failed_initialize_leaves_no_session, begin, end),
 		cmocka_unit_test_setup_teardown(test_abandoned_requests_are_limited, begin, end),
 		cmocka_unit_test_setup_teardown(test_connection_breaks_at_the_last_answer, begin, end),
+		cmocka_unit_test_setup_teardown(test_abandoned_request_does_not_hold_the_session, begin, end),
+		cmocka_unit_test_setup_teardown(test_abandoned_requests_make_room, begin, end),
+		cmocka_unit_test_setup_teardown(test_notification_keeps_the_session, begin, end),
+		cmocka_unit_test_setup_teardown(test_client_that_waits_holds_the_session, begin, end),
+		cmocka_unit_test_setup_teardown(test_client_that_does_not_read, begin, end),
 	};
 	if (sodium_init() < 0)
 		return 1;
