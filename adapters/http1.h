@@ -34,7 +34,13 @@ int http1_parse_head(struct span head, struct http1_head *out, const char **faul
 /* Finds a field by its lower-case name. Returns how many field lines of that name there are, and the last one's value. */
 unsigned http1_field(const struct http1_head *head, const char *name, struct span *value);
 
-/* The body of one request. */
+/* Takes the head of a response apart, from the status line on; `out` is as for a request, without method, path and
+ * authority. Returns the status, or 0 if this is no HTTP/1 response. A body that the end of the connection ends has a
+ * content_length of HTTP1_UNTIL_CLOSE. */
+#define HTTP1_UNTIL_CLOSE UINT64_MAX
+int http1_parse_response(struct span head, struct http1_head *out) MUST_CHECK;
+
+/* The body of one message. */
 struct http1_body {
 	bool chunked;
 	uint64_t left; /* of the body, or of the chunk */

@@ -337,7 +337,11 @@ void call_deliver(struct call *call, int http_status)
 	struct exchange *exchange;
 	while ((exchange = TAILQ_FIRST(&call->waiters))) {
 		call->delivered = true;
-		exchange_respond(exchange, http_status, message_body(&call->outcome));
+		/* Only what a ticket leads to is asked for again. */
+		if (!call->ticketed && !TAILQ_NEXT(exchange, of_call) && buf_ok(&call->outcome))
+			exchange_respond_taking(exchange, http_status, &call->outcome);
+		else
+			exchange_respond(exchange, http_status, message_body(&call->outcome));
 	}
 }
 

@@ -118,6 +118,12 @@ void exchange_respond(struct exchange *exchange, int http_status, struct span bo
 	exchange_deliver(exchange, http_status, &message);
 }
 
+void exchange_respond_taking(struct exchange *exchange, int http_status, struct buf *body)
+{
+	struct buf message = message_response_around(span_of(exchange->id), body);
+	exchange_deliver(exchange, http_status, &message);
+}
+
 void exchange_fail(struct exchange *exchange, int http_status, int code, const char *text, const char *data)
 {
 	struct buf body = {0};
