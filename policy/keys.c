@@ -76,7 +76,7 @@ const struct key keys[] = {
 	DEADLINE(gather, "20ms", 1, 10 * SECOND, "more questions of the server join the round"),
 	DEADLINE(settle, "50ms", 0, 10 * SECOND,
 		"calls wait after the handshake, and after roots were told outside a call"),
-	DEADLINE(hold, "2s", 0, MINUTE, "a server request whose call is not certain"),
+	DEADLINE(hold, "2s", 0, MINUTE, "a server request whose call is uncertain; roots that a list waits for"),
 	DEADLINE(redeliver, "60s", 0, DAY, "an outcome is kept for the same retry"),
 	DEADLINE(grace, "2s", 10, HOUR, "an ended call may still answer, and holds its place"),
 	DEADLINE(keepalive, "25s", 100, HOUR, "between pings to a session with parked calls"),
