@@ -44,7 +44,8 @@ static int fetch(const char *address, struct buf *body, struct error *error)
 	curl_easy_cleanup(easy);
 	curl_global_cleanup();
 	if (code)
-		return error_set(error, ERROR_SYSTEM, "%s: %s", address, curl_easy_strerror(code));
+		return error_set(error, ERROR_SYSTEM, "no admin endpoint at %s: %s (mcp-valet --admin %s serves one)",
+			address, curl_easy_strerror(code), address);
 	if (status != 200)
 		return error_set(error, ERROR_REFUSED, "%s: HTTP status %ld instead of a report", address, status);
 	return 0;
@@ -132,6 +133,19 @@ static void put(FILE *out, const char *name)
 
 /* Text. */
 
+/* What it is about: a kind and a name, or the row that all requests without a row of their own share. */
+static void put_subject(FILE *out, const json_t *entry)
+{
+	const char *subject = text(entry, "subject");
+	if (strcmp(subject, "other") == 0) {
+		fprintf(out, "lists and all other requests\n");
+		return;
+	}
+	fprintf(out, "%s ", subject);
+	put(out, text(entry, "name"));
+	putc('\n', out);
+}
+
 static void advise(FILE *out, const json_t *entry)
 {
 	static const struct {
@@ -163,17 +177,17 @@ static void write_entry(FILE *out, const json_t *entry)
 	const json_t *calls = json_object_get(entry, "calls"), *form;
 	size_t i;
 	json_int_t people = number(entry, "people_count");
-	fprintf(out, "\n%s ", text(entry, "subject"));
-	put(out, text(entry, "name"));
+	putc('\n', out);
+	put_subject(out, entry);
 	fprintf(out,
-		"\n    calls: %" PRIdMAX " answered, %" PRIdMAX " refused (%" PRIdMAX " timed out), %" PRIdMAX
+		"    calls: %" PRIdMAX " answered, %" PRIdMAX " refused (%" PRIdMAX " timed out), %" PRIdMAX
 		" cancelled, %" PRIdMAX " abandoned, %" PRIdMAX " lost\n",
 		(intmax_t)number(calls, "answered"), (intmax_t)number(calls, "refused"),
 		(intmax_t)number(entry, "timed_out"), (intmax_t)number(calls, "cancelled"),
 		(intmax_t)number(calls, "abandoned"), (intmax_t)number(calls, "lost"));
 	for (i = 0; i < KINDS; i++)
 		if (asked(entry, kinds[i]))
-			fprintf(out, "    asked: %s, %" PRIdMAX " times\n", kinds[i], (intmax_t)asked(entry, kinds[i]));
+			fprintf(out, "    asked: %s (%" PRIdMAX ")\n", kinds[i], (intmax_t)asked(entry, kinds[i]));
 	json_array_foreach(json_object_get(entry, "forms"), i, form)
 	{
 		fprintf(out, "    form: ");
@@ -181,7 +195,7 @@ static void write_entry(FILE *out, const json_t *entry)
 		fprintf(out, " (%" PRIdMAX ")\n", (intmax_t)number(form, "count"));
 	}
 	if (people)
-		fprintf(out, "    people: %.1f s on average, %.1f s at most, over %" PRIdMAX " rounds\n",
+		fprintf(out, "    people: %.1f s on average, %.1f s at most (%" PRIdMAX ")\n",
 			(double)number(entry, "people_ms") / 1000 / (double)people,
 			(double)number(entry, "people_longest_ms") / 1000, (intmax_t)people);
 	advise(out, entry);
@@ -203,9 +217,8 @@ static void write_text(FILE *out, const json_t *report, json_t *const *entries, 
 	for (size_t i = 0; i < count; i++) {
 		if (!is_ready(entries[i]) || !traffic(entries[i]))
 			continue;
-		fprintf(out, "    %s ", text(entries[i], "subject"));
-		put(out, text(entries[i], "name"));
-		putc('\n', out);
+		fprintf(out, "    ");
+		put_subject(out, entries[i]);
 		ready++;
 	}
 	if (!ready)

@@ -52,9 +52,10 @@ test('the report names the right tools, and the suggested policy is accepted', {
   const text = run('report', '--admin', `unix:${socket}`);
   const [todo, done] = text.split('Nothing to change');
   assert.match(todo, /^tool three_rounds$[^]*^tool sample_after_elicit$/m); // in order of traffic
-  assert.match(todo, /asked: sampling, 1 times/);
+  assert.match(todo, /asked: sampling \(1\)/);
   assert.doesNotMatch(todo, /^tool plain$/m);
   assert.match(done, /tool plain/);
+  assert.match(text, /^ *lists and all other requests$/m);
   assert.doesNotMatch(done, /three_rounds|sample_after_elicit/);
 
   const file = join(scratch(t), 'report.json'), policy = join(scratch(t), 'policy.yaml');
