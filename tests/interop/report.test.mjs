@@ -58,9 +58,10 @@ test('the report names the right tools, and the suggested policy is accepted', {
   const text = run('report', '--admin', `unix:${socket}`);
   const [todo, done] = text.split('Nothing to change');
   assert.match(todo, /^tool three_rounds$[^]*^tool sample_after_elicit$/m); // in order of traffic
-  assert.match(todo, /asked: sampling, 1 times/);
+  assert.match(todo, /asked: sampling \(1\)/);
   assert.doesNotMatch(todo, /^tool plain$/m);
   assert.match(done, /tool plain/);
+  assert.match(text, /^ *lists and all other requests$/m);
   assert.doesNotMatch(done, /three_rounds|sample_after_elicit/);
 
   const file = join(scratch(t), 'report.json'), policy = join(scratch(t), 'policy.yaml');
@@ -163,7 +164,7 @@ test('legacy clients count as well, over HTTP and stdio', { timeout: 60000 }, as
     const questions = ['confirm', 'two_at_once', 'other'].reduce((sum, name) => sum + entry(name).asked.elicitation.forwarded, 0);
     assert.equal(questions, 3);
     const text = run('report', '--admin', `unix:${socket}`);
-    assert.match(text, /^tool three_rounds$\n[^]*?asked: elicitation, 3 times$/m);
+    assert.match(text, /^tool three_rounds$\n[^]*?asked: elicitation \(3\)$/m);
     assert.match(text, /Nothing to change[^]*^ {4}tool plain$/m);
     assert.match(text, /never with success:\n {4}tool invented\n$/);
   }
@@ -207,7 +208,7 @@ test('the page says what the text says', { timeout: 60000 }, async t => {
   assert.equal(said.length, 2);
   assert.deepEqual(said, parse(text));
   assert.deepEqual(said[1][1].filter(([label]) => label === 'asked').map(([, words]) => words),
-    ['elicitation, 1 times: 1 answered', 'sampling, 1 times: 1 answered']);
+    ['elicitation (1): 1 answered', 'sampling (1): 1 answered']);
   assert.deepEqual(await page.locator('#to-change tbody tr td:first-child').allTextContents(), ['three_rounds', 'sample_after_elicit']);
   assert.deepEqual((await page.locator('#to-change tbody tr').first().locator('td').allTextContents()).slice(0, 7),
     ['three_rounds', 'tool', '1', '3', '3', '0', '0']);
