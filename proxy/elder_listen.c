@@ -133,7 +133,7 @@ static void try_again(struct relay *relay)
 {
 	struct elder *elder = relay->elder;
 	struct proxy *proxy = relay->session->proxy;
-	elder->listen = elder->asked = 0;
+	elder->asked = 0;
 	elder->missed = true;
 	if (++elder->failures <= MAX_FAILURES)
 		timer_set(&proxy->timers, &elder->timer, proxy_now(proxy) + RELISTEN_MS, on_timer, relay);
@@ -250,11 +250,17 @@ void elder_on_acknowledged(struct relay *relay, const struct message *message)
 	struct elder *elder = relay->elder;
 	uint64_t id = subscription_of(message);
 	struct relay_stream *stream = id ? relay_stream_of_request(relay, id) : NULL;
+	/* It may have been cancelled, or ended, while this was on its way. */
+	if (id != elder->asked && (!stream || stream->cancelled))
+		return;
 	bool is_newest = id > elder->listen;
 	end(relay->session, is_newest ? elder->listen : id);
 	if (is_newest) {
+		if (elder->asked < id)
+			end(relay->session, elder->asked);
+		if (elder->asked <= id)
+			elder->asked = 0;
 		elder->listen = id;
-		elder->asked = 0;
 		elder->failures = 0;
 		timer_cancel(&relay->session->proxy->timers, &elder->timer);
 	}
@@ -283,7 +289,11 @@ bool elder_on_listen_over(struct relay *relay, uint64_t id)
 	struct elder *elder = relay->elder;
 	struct relay_stream *stream = relay_stream_of_request(relay, id);
 	if (id == elder->listen || id == elder->asked) {
-		try_again(relay);
+		elder->listen = id == elder->listen ? 0 : elder->listen;
+		elder->asked = id == elder->asked ? 0 : elder->asked;
+		elder->missed = true;
+		if (!elder->asked)
+			try_again(relay);
 		return true;
 	}
 	if (!stream || stream->method || stream->number == relay->initialize)

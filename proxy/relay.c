@@ -15,7 +15,7 @@ static struct relay_stream *find_by_id(struct relay *relay, struct span id)
 {
 	struct relay_stream *stream;
 	TAILQ_FOREACH (stream, &relay->streams, link)
-		if (id.ptr && !stream->answered && json_same(id, span_of(stream->id)))
+		if (id.ptr && !stream->answered && !stream->cancelled && json_same(id, span_of(stream->id)))
 			return stream;
 	return NULL;
 }
@@ -254,6 +254,13 @@ static void pass(struct relay *relay, struct client *client, const struct messag
 	session_touch(relay->session, client);
 	dispatch(relay, client, message, whole);
 	session_pump(relay->session); /* the idle time begins anew */
+}
+
+bool relay_owns(struct proxy *proxy, const struct client *client, const struct message *message,
+	const struct request_headers *headers)
+{
+	return proxy->policy->legacy_clients == POLICY_LEGACY_SERVE && !is_modern(message, headers) &&
+	       (client->relay || relay_of_client(proxy, client));
 }
 
 bool relay_takes(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,
