@@ -1,5 +1,4 @@
-/* HTTP requests on libcurl's multi interface, driven by the event loop. Bytes are handed over as they come; callbacks are
- * made outside of libcurl's own, so that they may start and cancel transfers. */
+/* HTTP requests, driven by the event loop. Bytes are handed over as they come; callbacks may start and cancel transfers. */
 #ifndef MCP_VALET_HTTP_CLIENT_H
 #define MCP_VALET_HTTP_CLIENT_H
 

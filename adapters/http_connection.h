@@ -35,6 +35,7 @@ struct http_face {
 	struct event *bury_timer; /* frees the dead at the end of the turn */
 	struct connection_list connections, dead;
 	size_t count;
+	struct log_rate refusals; /* of connections */
 	bool stopped;
 };
 

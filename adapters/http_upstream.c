@@ -2,10 +2,12 @@
 
 #include "proxy/json.h"
 
+#include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text)
 {
@@ -282,10 +284,11 @@ static int parse_url(struct http_upstream *http, const char *url, struct error *
 {
 	if (strncmp(url, "unix:", 5) == 0)
 		return parse_unix(http, url + 5, error);
-	if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+	size_t scheme = strncmp(url, "http://", 7) == 0 ? 7 : strncmp(url, "https://", 8) == 0 ? 8 : 0;
+	const char *host = url + scheme;
+	if (!scheme || strcspn(host, "/?#:") == 0)
 		return error_set(error, ERROR_SYNTAX,
 			"--upstream %s: expected http://…, https://… or unix:/socket:/endpoint", url);
-	const char *host = strstr(url, "//") + 2;
 	if (memchr(host, '@', strcspn(host, "/?#")))
 		return error_set(error, ERROR_SYNTAX,
 			"--upstream: a URL with credentials is not taken; clients bring their own");
@@ -293,10 +296,23 @@ static int parse_url(struct http_upstream *http, const char *url, struct error *
 	return http->url ? 0 : error_set(error, ERROR_MEMORY, "out of memory");
 }
 
+/* libcurl would say so at the first request only, and not which file it is. */
+static bool can_read(const char *what, const char *path, struct error *error)
+{
+	if (!path || access(path, R_OK) == 0)
+		return true;
+	error_set(error, ERROR_SYSTEM, "%s %s: %s", what, path, strerror(errno));
+	return false;
+}
+
 static bool make_client(struct http_upstream *http, const char *ca_file, struct error *error)
 {
 	const struct policy *policy = http->policy;
 	const char *ca = ca_file ? ca_file : policy->upstream.ca_file;
+	if (!can_read(ca_file ? "--upstream-ca" : "upstream.ca_file", ca, error) ||
+		!can_read("upstream.certificate", policy->upstream.certificate, error) ||
+		!can_read("upstream.key", policy->upstream.key, error))
+		return false;
 	http->ca_file = ca ? strdup(ca) : NULL;
 	http->client = http_client_new(http->base,
 		&(struct http_target){.url = http->url,

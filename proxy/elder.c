@@ -237,7 +237,7 @@ void elder_on_request(struct relay_stream *stream, const struct message *message
 		elder_subscribe(stream, message, true);
 	} else if (json_string_is(message->method, "resources/unsubscribe")) {
 		elder_subscribe(stream, message, false);
-	} else if (!method || method->id == METHOD_DISCOVER || method->id == METHOD_LISTEN) {
+	} else if (!method || method->id == METHOD_DISCOVER || method->id == METHOD_LISTEN || method->of_tasks) {
 		elder_fail(stream, RPC_METHOD_NOT_FOUND, "Method not found");
 	} else if (method->may_ask && !(stream->call = elder_call_new(stream, message, &error))) {
 		elder_fail(stream, RPC_INTERNAL_ERROR, error.text);

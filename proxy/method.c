@@ -40,6 +40,9 @@ static const struct method methods[] = {
 		.name_member = "uri"},
 	{.id = METHOD_COMPLETE, .name = "completion/complete", .on_demand = true},
 	{.id = METHOD_LISTEN, .name = "subscriptions/listen"},
+	{.id = METHOD_TASKS_GET, .name = "tasks/get", .of_tasks = true, .name_member = "taskId"},
+	{.id = METHOD_TASKS_UPDATE, .name = "tasks/update", .of_tasks = true, .name_member = "taskId"},
+	{.id = METHOD_TASKS_CANCEL, .name = "tasks/cancel", .of_tasks = true, .name_member = "taskId"},
 };
 
 const struct method *method_find(struct span name)

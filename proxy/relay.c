@@ -175,6 +175,7 @@ static void on_request(struct relay *relay, struct exchange *exchange, const str
 		elder_on_request(stream, message);
 		return;
 	}
+	relay_observe_request(stream, message);
 	buf_add_span(&copy, whole);
 	if (session_send(relay->session, UPSTREAM_REQUEST, stream->number, &copy)) {
 		relay_stream_free(stream);
@@ -272,6 +273,13 @@ static enum received pass(struct relay *relay, struct client *client, const stru
 	}
 	session_pump(relay->session); /* the idle time begins anew */
 	return received;
+}
+
+bool relay_owns(struct proxy *proxy, const struct client *client, const struct message *message,
+	const struct request_headers *headers)
+{
+	return proxy->policy->legacy_clients == POLICY_LEGACY_SERVE && !is_modern(message, headers) &&
+	       (client->relay || relay_of_client(proxy, client));
 }
 
 bool relay_takes(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,
@@ -407,6 +415,7 @@ static void on_response(struct relay *relay, const struct message *message, stru
 	}
 	if (stream->number == relay->initialize)
 		on_initialize_answer(relay, message);
+	relay_observe_answer(stream, message);
 	struct buf response = restore(stream, message, whole);
 	relay_respond(stream, &response);
 }
@@ -480,12 +489,14 @@ static bool crosses(const struct relay *relay, const struct message *message)
 static void on_message(struct session *session, const struct message *message, struct span whole, uint64_t request)
 {
 	struct relay *relay = session->owner;
-	if (relay->elder)
+	if (relay->elder) {
 		elder_on_message(relay, message, whole, request);
-	else if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !message->id.ptr))
+	} else if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !message->id.ptr)) {
 		on_response(relay, message, whole);
-	else if (!crosses(relay, message))
+	} else if (!crosses(relay, message)) {
+		relay_observe_question(relay, message, request);
 		relay_pass(relay, message, whole, request);
+	}
 }
 
 static void on_request_failed(struct session *session, uint64_t request, int http_status, const char *why)

@@ -54,6 +54,7 @@ void relay_stream_free(struct relay_stream *stream)
 {
 	struct relay *relay = stream->relay;
 	(void)relay_stream_take_exchange(stream);
+	relay_observe_end(stream);
 	if (stream->reader)
 		stream->reader->reads = NULL;
 	relay_stream_end_call(stream);

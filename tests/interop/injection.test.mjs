@@ -1,9 +1,10 @@
 // Words of one side that would be commands to the other: in headers, in event streams, in the log.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ask, call, exchange, fixture, meta, post, serve, textOf, until } from './valet.mjs';
+import { ask, call, exchange, fixture, meta, post, recorded, scratch, serve, textOf, until } from './valet.mjs';
 
 // An HTTP server of bare bytes. `answer(message, head)` gives the response as it stands, or a result for it. What it got is in
 // `heads`, byte for byte.
@@ -162,6 +163,19 @@ test('headers of a server on their way to the client', { timeout: 30000 }, async
   }
 });
 
+test('a redirect is not followed, whoever it leads to', { timeout: 20000 }, async t => {
+  const other = [];
+  const elsewhere = net.createServer(socket => socket.on('data', data => { other.push(String(data)); socket.end('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'); })).listen(0, '127.0.0.1');
+  await new Promise(resolve => elsewhere.on('listening', resolve));
+  t.after(() => elsewhere.close());
+  for (const status of [301, 302, 303, 307, 308]) {
+    const { valet } = await upstream(t, () => `HTTP/1.1 ${status} Elsewhere\r\nLocation: http://127.0.0.1:${elsewhere.address().port}/\r\nContent-Length: 0\r\n\r\n`);
+    const { error } = await ask(valet, 'tools/list', {}, { headers: { authorization: 'Bearer secret' } });
+    assert.match(error.message, new RegExp(`HTTP ${status}`));
+  }
+  assert.deepEqual(other, []);
+});
+
 test('metadata: only metadata, only for this machine, and nothing but its type of its headers', { timeout: 20000 }, async t => {
   const { valet, heads } = await upstream(t, () => 'HTTP/1.1 200 OK\r\nContent-Type: application/json\rX-Evil: 1\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\n{}');
   const get = (path, more = '', host = 'localhost') => exchange(valet, `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n${more}\r\n`);
@@ -214,6 +228,16 @@ test('line ends in payloads make no events: an HTTP server', { timeout: 20000 },
     `event: evil\ndata: {"jsonrpc":"2.0","id":${message.id},"result":{"content":[]}}\n\n` +
     `data: {"jsonrpc":"2.0","id":${message.id},\r\ndata: "result":{"content":[{"type":"text","text":"\u2028event: message\\n\\n"}]}}\r\n\r\n`));
   await assertEvents(valet);
+});
+
+test('line ends in the JSON of a client make no lines for a server', { timeout: 20000 }, async t => {
+  const record = join(scratch(t), 'record');
+  const valet = await serve(t, ['node', fixture('raw.mjs')], { env: { RECORD: record } });
+  const text = `{"jsonrpc":"2.0",\r\n"id":\n1,\r"method":"tools/call","params":{\n"name":\n"echo","arguments":\n{"a":\r\n[\n1,\r2]}\n,"_meta":${JSON.stringify(meta(), null, '\n ')}}\n}\r\n`;
+  const { text: answer } = await post(valet, text, { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'echo' });
+  assert.deepEqual(JSON.parse(answer).result.structuredContent, { a: [1, 2] });
+  const methods = recorded(record).map(line => JSON.parse(line).method);
+  assert.equal(methods.filter(method => method === 'tools/call').length, 1, methods.join());
 });
 
 const evils = ['\n2026-01-01T00:00:00.000Z error forged: yes', '\r\n{"level":"error","event":"forged","text":"yes"}', '" session=s99 call="c', '\\x0a\\"',

@@ -41,6 +41,9 @@ for (const [limit, others] of [['connections', '127.0.0.1'], ['connections_per_a
       assert.deepEqual([statuses, ended], [[503], true]);
     }
     assert.match(valet.log, new RegExp(`"event":"connection-refused".*limits.${limit}`));
+    // A flood of connections is no flood of lines.
+    for (let i = 0; i < 400; i += 50) for (const { statuses } of await Promise.all([...Array(50)].map(() => exchange(valet, good)))) assert.deepEqual(statuses, [503]);
+    assert.ok(valet.log.match(/connection-refused/g).length < 200, valet.log.match(/connection-refused/g).length);
     if (others !== '127.0.0.1') await isServed(valet, others);
     crowd.forEach(socket => socket.destroy());
     await until(() => !descriptors(valet.pid) || descriptors(valet.pid) < before + 50, 'the crowd to be gone');

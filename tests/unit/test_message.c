@@ -124,6 +124,12 @@ static void writes_responses(void **unused)
 	out = message_response(SPAN("\"i\""), SPAN("\"result\":{}"));
 	assert_true(span_is(buf_span(&out), "{\"jsonrpc\":\"2.0\",\"id\":\"i\",\"result\":{}}"));
 	buf_free(&out);
+	struct buf body = {0};
+	buf_add_text(&body, "\"result\":{}");
+	out = message_response_around(SPAN("\"i\""), &body);
+	assert_true(span_is(buf_span(&out), "{\"jsonrpc\":\"2.0\",\"id\":\"i\",\"result\":{}}"));
+	assert_null(body.data);
+	buf_free(&out);
 }
 
 int main(void)
