@@ -56,6 +56,14 @@ static void take_connection(struct http_face *face, int fd, const struct sockadd
 		log_face(face, LOG_WARNING, "connection-refused", "out of memory");
 }
 
+static void log_accept_failed(struct http_face *face)
+{
+	unsigned left_out;
+	if (log_rate_allows(&face->accept_rate, 1, face->env->now_ms(face->env->ctx), &left_out))
+		log_event(
+			face->env, LOG_ERROR, "accept-failed", "out of descriptors or memory, %u times", left_out + 1);
+}
+
 /* A bounded number a turn, so that a flood does not starve the others. Without descriptors the listener rests, or it would
  * spin. */
 static void on_accept(evutil_socket_t fd, short what, void *arg)
@@ -70,7 +78,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 			take_connection(face, accepted, &address);
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			static const struct timeval pause = {0, PAUSE_MS * 1000};
-			log_face(face, LOG_ERROR, "accept-failed", "out of descriptors or memory");
+			log_accept_failed(face);
 			event_del(face->accept_event);
 			event_add(face->pause_timer, &pause);
 			return;

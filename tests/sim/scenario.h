@@ -7,12 +7,13 @@
  *   handshake VERSION               what the server agrees to; `handshake plain` refuses capability shapes that it does not
  *                                   know, `handshake names VERSION` refuses all but that, `handshake silent` never answers,
  *                                   `handshake tasks` declares tasks
- *   client A [principal N] [stdio] [declares roots,sampling,sampling.tools,elicitation,elicitation.url]
+ *   client A [principal N] [stdio] [declares roots,sampling,sampling.tools,elicitation,elicitation.url,tasks]
  *   A calls j tools/call NAME [arguments JSON] [progress TOKEN] [answers KEY=ANSWER ...]
  *   A sends j tools/list            a request without a name
  *   A retries j [KEY=ANSWER ...] [round N] [tampered] [as k] [declares ...]
  *   A repeats j [N]                 the N-th request of the job once more, the last one without N
  *   A cancels j | A vanishes
+ *   A polls j | A updates j [KEY=ANSWER ...] | A ends j        the task of j; with `unknown` after j: one that never was
  *   server asks q elicitation|url|form|sampling|tools|roots in j [stream] [token T] [schema JSON]
  *   server asks q2 … like q1        to the byte the same, in a rerun
  *   server asks q roots at A        in no call, on the newest connection of A
@@ -22,6 +23,8 @@
  *   server progresses j N | server says A JSON | server crashes A
  *   advance 10s | shutdown | restart
  *   expect A j complete | expect A j asked KEY=KIND ... | expect A j error CODE [REASON] | expect A j nothing
+ *   expect A j task [new] working|input_required [KEY=KIND ...]|completed|failed [REASON]|cancelled
+ *   expect A j acknowledged         an update, or the end of a task
  *   expect A progress N | expect server j called|waiting|cancelled | expect server q cancel|ANSWER|error CODE|nothing
  *   expect log EVENT | expect silence EVENT | expect parked|sessions|calls|exchanges N
  *
