@@ -59,7 +59,7 @@ const struct key keys[] = {
 		"the least that the body of an HTTP request must arrive at, per second"},
 	COUNT(exchanges, 1000000, "4096", "requests without a response, over all clients"),
 	COUNT(waiting, 100000, "256", "calls that wait for their place in one session"),
-	COUNT(parked, 1000000, "10000", "calls that wait for their clients, in all; tasks among them (task_after)"),
+	COUNT(parked, 1000000, "10000", "calls that wait for their clients, in all, tasks (task_after) among them"),
 	COUNT(parked_per_principal, 1000000, "64", "the same for one principal"),
 	COUNT(kept, 1000000, "10000", "outcomes kept for the same retry again"),
 	COUNT(server_requests, 100000, "64", "unanswered requests of one session's server"),

@@ -272,11 +272,11 @@ void elder_on_acknowledged(struct relay *relay, const struct message *message)
 	bool is_newest = id > elder->listen;
 	end(relay->session, is_newest ? elder->listen : id);
 	if (is_newest) {
-		elder->listen = id;
 		if (elder->asked < id)
 			end(relay->session, elder->asked);
 		if (elder->asked <= id)
 			elder->asked = 0;
+		elder->listen = id;
 		elder->failures = 0;
 		timer_cancel(&relay->session->proxy->timers, &elder->timer);
 	}

@@ -275,6 +275,13 @@ static enum received pass(struct relay *relay, struct client *client, const stru
 	return received;
 }
 
+bool relay_owns(struct proxy *proxy, const struct client *client, const struct message *message,
+	const struct request_headers *headers)
+{
+	return proxy->policy->legacy_clients == POLICY_LEGACY_SERVE && !is_modern(message, headers) &&
+	       (client->relay || relay_of_client(proxy, client));
+}
+
 bool relay_takes(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,
 	const struct request_headers *headers, enum received *received)
 {

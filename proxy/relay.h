@@ -64,6 +64,10 @@ struct relay {
 bool relay_takes(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,
 	const struct request_headers *headers, enum received *received);
 
+/* Whether it belongs to a session of a legacy client that is open, and so to a server whose era is known. */
+bool relay_owns(struct proxy *proxy, const struct client *client, const struct message *message,
+	const struct request_headers *headers);
+
 /* The exchange ends, because its client is gone; the request goes on, and its stream can be resumed. */
 void relay_on_exchange_gone(struct exchange *exchange);
 /* The client, a pipe or a reader, is gone. */
