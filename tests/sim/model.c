@@ -91,6 +91,9 @@ static void choose_policy(struct world *world, bool benign)
 	policy->upstream.overlap_ms = chance(world, 50) ? 1000 : chance(world, 50) ? -1 : choose(world, 0, 5000);
 	policy->upstream.attribution = (enum policy_attribution)choose(world, 0, 2);
 	limits->pool = (unsigned)choose(world, 1, 3);
+	policy->tasks = chance(world, 30);
+	if (policy->tasks)
+		rule->task_after_ms = chance(world, 50) ? 0 : choose(world, 1, 5000);
 	if (benign)
 		return;
 	struct model *model = world->model;
