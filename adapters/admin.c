@@ -5,6 +5,7 @@
 #include "adapters/http_check.h"
 #include "adapters/listener.h"
 #include "adapters/outbox.h"
+#include "adapters/page.h"
 #include "proxy/observe.h"
 #include "proxy/proxy.h"
 
@@ -138,7 +139,7 @@ static bool respond(struct visitor *visitor, struct answer *answer, bool with_bo
 		answer->type, answer->body.len);
 	if (answer->is_page) {
 		buf_add_text(&head, "Refresh: 5\r\nContent-Security-Policy: ");
-		admin_page_write_policy(&head);
+		page_write_policy(&head);
 		buf_add_text(&head, "\r\n");
 	}
 	buf_add_text(&head, "\r\n");
@@ -150,7 +151,7 @@ static bool respond(struct visitor *visitor, struct answer *answer, bool with_bo
 	return ok;
 }
 
-/* false if the head is not complete yet, or there was no memory for the response: *over is set then. */
+/* false if the head is not complete yet; or there was no memory for the response: *over is set then. */
 static bool take_request(struct visitor *visitor, bool *over)
 {
 	struct answer answer = {.status = 200, .type = "text/plain; charset=utf-8"};
@@ -158,14 +159,16 @@ static bool take_request(struct visitor *visitor, bool *over)
 	const char *fault = "A line does not end with CRLF";
 	size_t len = http1_find_head_end(buf_span(&visitor->in), &visitor->scanned);
 	int status = len == HTTP1_BAD_LINE ? 400 : 0;
-	if (!len) {
-		*over = visitor->in.len > MAX_HEAD_BYTES;
-		return false;
+	if (!status && (len ? len : visitor->in.len) > MAX_HEAD_BYTES) {
+		status = 431;
+		fault = "The head is too large";
 	}
+	if (!status && !len)
+		return false;
 	if (!status)
 		status = http1_parse_head((struct span){visitor->in.data, len}, &head, &fault);
 	if (status)
-		refuse(&answer, 400, fault);
+		refuse(&answer, status, fault);
 	else
 		answer_head(visitor->admin, &head, &answer);
 	*over = !respond(visitor, &answer, status || !span_is(head.method, "HEAD"));

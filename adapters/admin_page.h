@@ -20,7 +20,5 @@ void history_take(struct history *history, const struct proxy *proxy);
 
 /* Appends the page. */
 void admin_page_write(struct buf *out, const struct proxy *proxy, const struct history *history);
-/* Appends the value of its Content-Security-Policy: nothing but the style sheet that it brings. */
-void admin_page_write_policy(struct buf *out);
 
 #endif

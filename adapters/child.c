@@ -20,8 +20,7 @@ enum {
 	LINES_A_TURN = 64, /* of one child, before others have their turn */
 	DRAIN_READS = 8,   /* after the exit; more than a pipe holds */
 	NOISE_LINES_A_SECOND = 5,
-	BROKEN_WAIT_MS = 250,	 /* between the end of a pipe and the exit that mostly follows */
-	SIGNALLED_EXIT_MS = 250, /* to end by itself; clients are known that kill us a second after their signal */
+	BROKEN_WAIT_MS = 250, /* between the end of a pipe and the exit that mostly follows */
 	FIRST_BACK_OFF_MS = 100,
 };
 
@@ -115,9 +114,8 @@ static void begin_end(struct upstream *child)
 	if (outbox_bytes(&child->outbox) == 0)
 		close_input(child);
 	int64_t wait_ms = child->owner->policy->deadlines.exit_ms;
-	if (loop_is_signalled(child->owner->loop) && wait_ms > SIGNALLED_EXIT_MS)
-		wait_ms = SIGNALLED_EXIT_MS;
-	set_timer(child, wait_ms);
+	int64_t patience_ms = loop_patience_ms(child->owner->loop);
+	set_timer(child, wait_ms < patience_ms ? wait_ms : patience_ms);
 }
 
 static void note_failed_start(struct child_upstream *children, const char *why)

@@ -9,10 +9,10 @@
  * Writing never blocks. A request or notification that would let more than limits.upstream_queue_bytes wait is refused
  * with ERROR_LIMIT; responses may fill twice that. A single message is always taken when nothing waits.
  *
- * The end: stdin is closed (once what was queued is written, at the latest after deadlines.exit_ms), after exit_ms the
- * group gets SIGTERM, after the same time SIGKILL. A server that exits by itself is lost after its output was read; the
- * exit alone decides, because grandchildren may hold the pipe. One that closes its stdin or stdout and lives on is lost
- * after a moment.
+ * The end: stdin is closed (once what was queued is written), after deadlines.exit_ms, or sooner when the whole program
+ * ends (loop_patience_ms()), the group gets SIGTERM, after exit_ms more SIGKILL. A server that exits by itself is lost
+ * after its output was read; the exit alone decides, because grandchildren may hold the pipe. One that closes its stdin
+ * or stdout and lives on is lost after a moment.
  *
  * A server that is lost before its handshake is over has failed to start. From then on starts are refused for 100 ms,
  * doubled with every further failure up to deadlines.restart_ms. */

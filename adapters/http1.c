@@ -3,10 +3,11 @@
 #include <string.h>
 #include <strings.h>
 
+/* Letters, digits and !#$%&'*+-.^_`|~ */
 static bool is_token_char(unsigned char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c && strchr("!#$%&'*+-.^_`|~", c));
+	static const uint32_t token_chars[8] = {0, 0x03FF6CFA, 0xC7FFFFFE, 0x57FFFFFF};
+	return token_chars[c >> 5] >> (c & 31) & 1;
 }
 
 static bool is_token(struct span span)
@@ -139,6 +140,24 @@ static bool split_field(struct span line, struct span *name, struct span *value)
 	return is_token(*name);
 }
 
+bool http1_is_value(struct span value)
+{
+	for (size_t i = 0; i < value.len; i++) {
+		unsigned char c = (unsigned char)value.ptr[i];
+		if ((c < 0x20 && c != '\t') || c == 0x7F)
+			return false;
+	}
+	return true;
+}
+
+bool http1_is_visible(struct span value)
+{
+	for (size_t i = 0; i < value.len; i++)
+		if (value.ptr[i] <= ' ' || value.ptr[i] > '~')
+			return false;
+	return true;
+}
+
 static int check_fields(struct span fields, const char **fault)
 {
 	unsigned count = 0;
@@ -150,11 +169,8 @@ static int check_fields(struct span fields, const char **fault)
 		*fault = "bad header field";
 		if (!split_field(line, &name, &value)) /* folded lines and space before the colon are none */
 			return 400;
-		for (size_t i = 0; i < value.len; i++) {
-			unsigned char c = (unsigned char)value.ptr[i];
-			if ((c < 0x20 && c != '\t') || c == 0x7F)
-				return 400;
-		}
+		if (!http1_is_value(value))
+			return 400;
 		*fault = "too many header fields";
 		if (++count > HTTP1_MAX_FIELDS)
 			return 431;
@@ -162,15 +178,26 @@ static int check_fields(struct span fields, const char **fault)
 	return 0;
 }
 
+/* The next line of this field; the fields have been checked. Bytes of other lines are only passed over: a head has a dozen
+ * lines, and each of a dozen fields is looked for in all of them. */
+static bool next_field(struct span *rest, struct span name, struct span *value)
+{
+	struct span line;
+	while (rest->len && take_line(rest, &line))
+		if (line.len > name.len && line.ptr[name.len] == ':' &&
+			strncasecmp(line.ptr, name.ptr, name.len) == 0) {
+			*value = trim((struct span){line.ptr + name.len + 1, line.len - name.len - 1});
+			return true;
+		}
+	return false;
+}
+
 unsigned http1_field(const struct http1_head *head, const char *name, struct span *value)
 {
-	struct span rest = head->fields, line, field, content;
+	struct span rest = head->fields;
 	unsigned count = 0;
-	while (rest.len && take_line(&rest, &line))
-		if (split_field(line, &field, &content) && equals_ignoring_case(field, name)) {
-			*value = content;
-			count++;
-		}
+	while (next_field(&rest, span_of(name), value))
+		count++;
 	return count;
 }
 
@@ -241,12 +268,11 @@ static int parse_control(struct http1_head *out, const char **fault)
 {
 	struct span value;
 	bool close = false, keep = false;
-	struct span rest = out->fields, line, field;
-	while (rest.len && take_line(&rest, &line))
-		if (split_field(line, &field, &value) && equals_ignoring_case(field, "connection")) {
-			close |= http1_list_has(value, "close");
-			keep |= http1_list_has(value, "keep-alive");
-		}
+	struct span rest = out->fields;
+	while (next_field(&rest, SPAN("connection"), &value)) {
+		close |= http1_list_has(value, "close");
+		keep |= http1_list_has(value, "keep-alive");
+	}
 	out->keep_alive = !close && (!out->is_http10 || keep);
 	*fault = "only the expectation 100-continue is known here";
 	if (http1_field(out, "expect", &value)) {
@@ -278,6 +304,41 @@ int http1_parse_head(struct span head, struct http1_head *out, const char **faul
 		return status;
 	*fault = NULL;
 	return 0;
+}
+
+int http1_parse_response(struct span head, struct http1_head *out)
+{
+	struct span line, length, coding;
+	const char *fault;
+	*out = (struct http1_head){0};
+	/* HTTP/1.1 200 and perhaps a reason */
+	if (head.len < 4 || !take_line(&head, &line) || line.len < 12 || memcmp(line.ptr, "HTTP/1.", 7) != 0 ||
+		line.ptr[8] != ' ' || (line.len > 12 && line.ptr[12] != ' '))
+		return 0;
+	int status = 0;
+	for (size_t i = 9; i < 12; i++) {
+		if (line.ptr[i] < '0' || line.ptr[i] > '9')
+			return 0;
+		status = status * 10 + (line.ptr[i] - '0');
+	}
+	out->is_http10 = line.ptr[7] == '0';
+	out->fields = (struct span){head.ptr, head.len - 2};
+	if (status < 100 || check_fields(out->fields, &fault) || parse_control(out, &fault))
+		return 0;
+	/* RFC 9112 section 6.3 */
+	unsigned lengths = http1_field(out, "content-length", &length);
+	unsigned codings = http1_field(out, "transfer-encoding", &coding);
+	if (lengths > 1 || codings > 1 || (lengths && parse_length(length, &out->content_length)) ||
+		(codings && !equals_ignoring_case(coding, "chunked")))
+		return 0;
+	bool bodiless = status < 200 || status == 204 || status == 304;
+	out->chunked = codings && !bodiless;
+	out->keep_alive &= !(lengths && codings);
+	if (bodiless || codings)
+		out->content_length = 0;
+	else if (!lengths)
+		out->content_length = HTTP1_UNTIL_CLOSE;
+	return status;
 }
 
 /* Bodies. */

@@ -119,6 +119,18 @@ static bool has_duplicates(const struct http1_head *head)
 	return false;
 }
 
+int http_check_origin(const struct http1_head *head, bool is_loopback, const struct policy *policy, const char **fault)
+{
+	struct span value;
+	*fault = "The Host header names another machine";
+	if (is_loopback && head->authority.ptr && !http_names_this_machine(head->authority))
+		return 403;
+	*fault = "Requests from this origin are not allowed";
+	if (http1_field(head, "origin", &value) && !origin_allowed(value, head, is_loopback, policy))
+		return 403;
+	return 0;
+}
+
 int http_check_head(const struct http1_head *head, const char *path, bool is_loopback, const struct policy *policy,
 	const char **fault)
 {
@@ -133,11 +145,7 @@ int http_check_head(const struct http1_head *head, const char *path, bool is_loo
 	*fault = "Only POST is served here";
 	if (!is_session && !span_is(head->method, "POST"))
 		return 405;
-	*fault = "The Host header names another machine";
-	if (is_loopback && head->authority.ptr && !http_names_this_machine(head->authority))
-		return 403;
-	*fault = "Requests from this origin are not allowed";
-	if (http1_field(head, "origin", &value) && !origin_allowed(value, head, is_loopback, policy))
+	if (http_check_origin(head, is_loopback, policy, fault))
 		return 403;
 	*fault = "A header occurs twice";
 	if (has_duplicates(head) || (policy->principal == POLICY_PRINCIPAL_HEADER &&

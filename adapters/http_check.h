@@ -11,6 +11,10 @@
 int http_check_head(const struct http1_head *head, const char *path, bool is_loopback, const struct policy *policy,
 	const char **fault) MUST_CHECK;
 
+/* The part of it that keeps pages of other sites away, by Host and Origin: 0, or 403. */
+int http_check_origin(
+	const struct http1_head *head, bool is_loopback, const struct policy *policy, const char **fault) MUST_CHECK;
+
 /* Whether an Accept header (RFC 9110 section 12.5.1) takes a media type such as "application/json". */
 bool http_accepts(struct span accept, const char *type, const char *subtype);
 

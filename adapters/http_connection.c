@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,18 @@ static void set_timer(struct connection *connection, int64_t delay_ms)
 
 /* Life. */
 
+/* Credentials and arguments do not stay in memory longer than they are used. */
+static void forget_request(struct connection *connection)
+{
+	if (connection->authorization)
+		sodium_memzero(connection->authorization, strlen(connection->authorization));
+	free(connection->authorization);
+	connection->authorization = NULL;
+	connection->client.authorization = NULL;
+	buf_wipe(&connection->head);
+	buf_wipe(&connection->body);
+}
+
 void connection_free(struct connection *connection)
 {
 	if (connection->read_event)
@@ -47,11 +60,9 @@ void connection_free(struct connection *connection)
 		event_free(connection->timer);
 	if (connection->fd >= 0)
 		close(connection->fd);
-	buf_free(&connection->in);
-	buf_free(&connection->head);
-	buf_free(&connection->body);
+	forget_request(connection);
+	buf_wipe(&connection->in);
 	outbox_free(&connection->outbox);
-	free(connection->authorization);
 	free(connection);
 }
 
@@ -126,12 +137,8 @@ static void response_done(struct connection *connection)
 {
 	if (connection->state == CONNECTION_DEAD)
 		return;
-	free(connection->authorization);
-	connection->authorization = NULL;
-	connection->client.authorization = NULL;
+	forget_request(connection);
 	connection->streaming = false;
-	buf_free(&connection->head);
-	buf_free(&connection->body);
 	connection->state = connection->keep_alive && !connection->face->stopped ? CONNECTION_HEAD : CONNECTION_CLOSING;
 	connection->scanned = 0;
 	connection->since_ms = now_ms(connection);
@@ -334,7 +341,9 @@ static void dispatch_session(struct connection *connection, bool is_get)
 	if (connection->state != CONNECTION_PENDING)
 		return;
 	if (status != 200) {
-		refuse(connection, status, "Session not found", false);
+		refuse(connection, status,
+			status == 404 ? "Session not found" : "Last-Event-ID names no stream that can be resumed",
+			false);
 	} else if (!is_get) {
 		respond_empty(connection, 200);
 	} else if (!connection->streaming) {
@@ -366,7 +375,7 @@ static void dispatch(struct connection *connection)
 	}
 	struct buf body = buf_take(&connection->body);
 	enum received received = proxy_receive(face->proxy, &connection->client, buf_span(&body), &headers);
-	buf_free(&body);
+	buf_wipe(&body);
 	if (received == RECEIVED_NOTIFICATION && connection->state == CONNECTION_PENDING)
 		respond_empty(connection, 202);
 }
@@ -388,16 +397,29 @@ static void on_document(void *arg, int status, const char *content_type, struct 
 	response_done(connection);
 }
 
+/* Whether a path may be appended to the server's address and still lead to where it seems to: no other way to write a
+ * segment, and none that leads upwards. */
+static bool is_plain_path(struct span path)
+{
+	return !path.len || (*path.ptr == '/' && !memchr(path.ptr, '%', path.len) &&
+				    !memchr(path.ptr, '\\', path.len) && !memmem(path.ptr, path.len, "/.", 2));
+}
+
 /* Clients look for the authorization of the server behind us at our own address. */
 static bool serve_metadata(struct connection *connection)
 {
 	static const char well_known[] = "/.well-known/oauth-protected-resource";
 	const struct http1_head *request = &connection->request;
 	struct span rest = {request->path.ptr + sizeof(well_known) - 1, request->path.len - (sizeof(well_known) - 1)};
+	const char *fault;
 	if (!connection->face->metadata || !span_is(request->method, "GET") || request->content_length ||
 		request->chunked || request->path.len < sizeof(well_known) - 1 ||
-		memcmp(request->path.ptr, well_known, sizeof(well_known) - 1) != 0 || (rest.len && *rest.ptr != '/'))
+		memcmp(request->path.ptr, well_known, sizeof(well_known) - 1) != 0 || !is_plain_path(rest))
 		return false;
+	if (http_check_origin(request, connection->face->listener.is_loopback, connection->face->policy, &fault)) {
+		refuse(connection, 403, fault, false);
+		return true;
+	}
 	connection->state = CONNECTION_PENDING;
 	event_del(connection->timer);
 	connection->fetch = http_fetch_start(connection->face->metadata, request->path, on_document, connection);
@@ -515,10 +537,10 @@ static void process(struct connection *connection)
 			more = false;
 	}
 	connection->processing = false;
-	if (connection->state == CONNECTION_CLOSING)
-		buf_free(&connection->in);
-	else if (connection->in.len == 0 && connection->state != CONNECTION_BODY)
-		buf_free(&connection->in); /* a waiting connection is to be small */
+	/* A waiting connection is to be small. */
+	if (connection->state == CONNECTION_CLOSING ||
+		(connection->in.len == 0 && connection->state != CONNECTION_BODY))
+		buf_wipe(&connection->in);
 	/* While the core has a request, the client may send the next one, but not more than a head's worth. */
 	if (connection->state == CONNECTION_PENDING && connection->in.len > connection->face->policy->limits.head_bytes)
 		connection_end(connection);
@@ -590,8 +612,11 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		break;
 	case CONNECTION_PENDING: {
 		struct buf comment = {0};
-		buf_add_text(&comment, connection->request.is_http10 ? ":\n\n" : "3\r\n:\n\n\r\n");
-		put(connection, &comment);
+		/* Whoever has not read what is there needs no sign of life. */
+		if (!outbox_bytes(&connection->outbox)) {
+			buf_add_text(&comment, connection->request.is_http10 ? ":\n\n" : "3\r\n:\n\n\r\n");
+			put(connection, &comment);
+		}
 		if (connection->state == CONNECTION_PENDING)
 			set_timer(connection, connection->face->policy->deadlines.stream_keepalive_ms);
 		flush(connection);

@@ -2,6 +2,7 @@
 #ifndef MCP_VALET_HTTP_SESSION_H
 #define MCP_VALET_HTTP_SESSION_H
 
+#include "adapters/http1.h"
 #include "adapters/http_client.h"
 #include "adapters/http_upstream.h"
 #include "adapters/sse.h"
@@ -88,9 +89,9 @@ struct upstream {
 void upstream_lose(struct upstream *upstream, int http_status, const char *why);
 /* What every request of the session carries, besides `more` (NULL-terminated). The lines live until the next call. */
 struct header_lines {
-	const char *lines[16 + 64 + 1]; /* ours, forwarded ones, the end */
+	const char *lines[16 + 64 + HTTP1_MAX_FIELDS + 1]; /* ours, the policy's, the client's Mcp-Param-*, the end */
 	char session_id[600], version[64], last_event_id[SSE_MAX_FIELD + 32];
-	char *authorization, *forwarded, *mirrors;
+	struct buf authorization, forwarded, mirrors;
 };
 void header_lines_free(struct header_lines *headers);
 bool upstream_write_headers(const struct upstream *upstream, struct header_lines *headers, const char *accept,

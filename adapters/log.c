@@ -46,17 +46,26 @@ static void add_time(struct buf *out, int64_t wall_ms)
 	buf_printf(out, "%s.%03dZ", text, (int)(wall_ms % 1000));
 }
 
-/* The words as they are, but for control characters (C0 and DEL) and the backslash that escapes them. */
-static void add_plain(struct buf *out, const char *text)
+/* The words as they are, but for what a terminal obeys or does not show, and for the backslash that escapes it. Within quotes
+ * these are escaped, too. */
+static void add_plain(struct buf *out, const char *text, bool quoted)
 {
-	for (const char *at = text; *at; at++) {
-		unsigned char byte = (unsigned char)*at;
+	struct span rest = span_of(text);
+	while (rest.len) {
+		unsigned char byte = (unsigned char)*rest.ptr;
+		size_t len = utf8_sequence(rest);
+		bool unseen = len == 0 || byte < 0x20 || byte == 0x7f || utf8_is_unseen(rest, len);
+		len = len ? len : 1;
 		if (byte == '\t')
 			buf_add(out, " ", 1);
-		else if (byte < 0x20 || byte == 0x7f)
-			buf_printf(out, "\\x%02x", byte);
+		else if (byte == '\\' || (quoted && byte == '"'))
+			buf_printf(out, "\\%c", byte);
+		else if (!unseen)
+			buf_add(out, rest.ptr, len);
 		else
-			buf_add(out, at, 1);
+			for (size_t i = 0; i < len; i++)
+				buf_printf(out, "\\x%02x", (unsigned char)rest.ptr[i]);
+		rest = (struct span){rest.ptr + len, rest.len - len};
 	}
 }
 
@@ -64,7 +73,7 @@ static void add_text_member(struct buf *out, const char *name, const char *value
 {
 	bool bare = *value && !value[strcspn(value, " \"\t:=")];
 	buf_printf(out, bare ? " %s=" : " %s=\"", name);
-	add_plain(out, value);
+	add_plain(out, value, !bare);
 	if (!bare)
 		buf_add_text(out, "\"");
 }
@@ -120,7 +129,7 @@ static void format_line(
 		buf_add_text(out, "}\n");
 	} else {
 		buf_add_text(out, ": ");
-		add_plain(out, text);
+		add_plain(out, text, false);
 		buf_add_text(out, "\n");
 	}
 }

@@ -14,6 +14,10 @@
 
 enum { SIGNALS = 4, MAX_WAIT_MS = 24 * 60 * 60 * 1000 };
 
+/* Official clients close the input, send SIGTERM two seconds later, and others SIGKILL one second after that. What is not
+ * ended by then would be left behind. */
+enum { STOPPING_PATIENCE_MS = 1000, SIGNALLED_PATIENCE_MS = 250 };
+
 static const int watched_signals[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
 
 struct loop {
@@ -130,7 +134,7 @@ static void on_signal(evutil_socket_t signal, short what UNUSED, void *arg)
 		loop->parts->reload(loop->parts->ctx);
 		return;
 	}
-	snprintf(why, sizeof(why), "%s signal %s", loop->stopping ? "second" : "received",
+	snprintf(why, sizeof(why), "%s signal %s", loop->signalled ? "second" : "received",
 		signal == SIGTERM ? "TERM" : "INT");
 	loop->signalled = true;
 	if (loop->stopping)
@@ -139,9 +143,11 @@ static void on_signal(evutil_socket_t signal, short what UNUSED, void *arg)
 		loop_stop(loop, why);
 }
 
-bool loop_is_signalled(const struct loop *loop)
+int64_t loop_patience_ms(const struct loop *loop)
 {
-	return loop->signalled;
+	if (loop->signalled)
+		return SIGNALLED_PATIENCE_MS;
+	return loop->stopping ? STOPPING_PATIENCE_MS : INT64_MAX;
 }
 
 static void on_due(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)

@@ -54,7 +54,7 @@ const struct rlimit *loop_child_descriptors(const struct loop *loop);
 int loop_run(struct loop *loop, struct proxy *proxy, const struct loop_parts *parts) MUST_CHECK;
 /* Begins the orderly end, as the first SIGTERM does. `why` is for the log. */
 void loop_stop(struct loop *loop, const char *why);
-/* Whether a signal asked for the end: whoever sent it may not wait long. */
-bool loop_is_signalled(const struct loop *loop);
+/* How long whoever asked for the end is known to wait before the next, harder means. INT64_MAX: nobody has asked. */
+int64_t loop_patience_ms(const struct loop *loop);
 
 #endif

@@ -10,7 +10,7 @@ static const char usage[] =
 	"       mcp-valet keygen > FILE                   make a key for request states\n"
 	"       mcp-valet decode-state --key-file FILE [--answers] STATE|-\n"
 	"                                                 show what a request state holds\n"
-	"       mcp-valet report [--json] --admin ADDR|--file FILE\n"
+	"       mcp-valet report [--json|--html] --admin ADDR|--file FILE\n"
 	"                                                 what is left to migrate, from what was observed\n"
 	"       mcp-valet suggest-policy --admin ADDR|--file FILE\n"
 	"                                                 a policy file to begin with, from the same\n"
@@ -30,7 +30,8 @@ static const char usage[] =
 	"  --policy FILE        limits, deadlines and rules\n"
 	"  --key-file FILE      keys for request states (default: a random key for this process)\n"
 	"  --answers            decode-state: show the answers in the state, too\n"
-	"  --json, --file FILE  report: as JSON; from a file that --json wrote\n"
+	"  --json, --html       report: as JSON; as one page of HTML\n"
+	"  --file FILE          report, suggest-policy: from a file that --json wrote\n"
 	"  --log-level LEVEL    error, warning, info (default) or debug; the log goes to standard error\n"
 	"  --log-format FORMAT  text (default) or json\n"
 	"  --help, --version\n";
@@ -48,6 +49,7 @@ enum option_key {
 	OPTION_LOG_FORMAT,
 	OPTION_ANSWERS,
 	OPTION_JSON,
+	OPTION_HTML,
 	OPTION_FILE,
 	OPTION_HELP,
 	OPTION_VERSION,
@@ -80,6 +82,7 @@ static const struct option report_options[] = {
 	{"admin", required_argument, NULL, OPTION_ADMIN},
 	{"file", required_argument, NULL, OPTION_FILE},
 	{"json", no_argument, NULL, OPTION_JSON},
+	{"html", no_argument, NULL, OPTION_HTML},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{NULL, 0, NULL, 0},
 };
@@ -141,6 +144,9 @@ static int take_option(struct options *options, int key, char *const argv[], str
 		return 0;
 	case OPTION_JSON:
 		options->as_json = true;
+		return 0;
+	case OPTION_HTML:
+		options->as_html = true;
 		return 0;
 	case OPTION_FILE:
 		options->report_file = optarg;
@@ -241,8 +247,10 @@ static int parse_report(struct options *options, int argc, char **argv, struct e
 		return status;
 	if (!options->admin == !options->report_file)
 		return error_set(error, ERROR_SYNTAX, "%s needs --admin or --file, one of the two", argv[0]);
-	if (is_policy && options->as_json)
-		return error_set(error, ERROR_SYNTAX, "--json is for report alone");
+	if (is_policy && (options->as_json || options->as_html))
+		return error_set(error, ERROR_SYNTAX, "--json and --html are for report alone");
+	if (options->as_json && options->as_html)
+		return error_set(error, ERROR_SYNTAX, "--json and --html: expected one of the two");
 	return optind < argc ? error_set(error, ERROR_SYNTAX, "%s takes options only", argv[0]) : 0;
 }
 

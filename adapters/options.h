@@ -28,7 +28,7 @@ struct options {
 	const char *path;   /* the MCP endpoint's, "/mcp" by default */
 	bool allow_remote;
 	const char *report_file; /* report, suggest-policy: instead of admin */
-	bool as_json;		 /* report */
+	bool as_json, as_html;	 /* report */
 	const char *admin;	 /* NULL: no admin endpoint */
 	const char *policy;	 /* the policy file: serve (NULL: none), check-policy, explain (NULL: the defaults) */
 	const char *key_file;	 /* NULL: a random key */

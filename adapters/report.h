@@ -1,5 +1,5 @@
-/* `mcp-valet report` and `mcp-valet suggest-policy`: what /report.json of a running mcp-valet says, for people, and as a
- * policy file to begin with. They run in a process of their own and block. */
+/* `mcp-valet report` and `mcp-valet suggest-policy`: what /report.json of a running mcp-valet says, for people, as a page, and
+ * as a policy file to begin with. They run in a process of their own and block. */
 #ifndef MCP_VALET_REPORT_H
 #define MCP_VALET_REPORT_H
 
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum report_form { REPORT_TEXT, REPORT_JSON, REPORT_POLICY };
+enum report_form { REPORT_TEXT, REPORT_JSON, REPORT_HTML, REPORT_POLICY };
 
 /* Fetches the report from an admin endpoint (written as for --admin), or reads it from a file where `address` is NULL, and
  * writes it. 0, or a code with *error; nothing is written then. */

@@ -208,7 +208,8 @@ struct node *node_read(struct span text, struct report *report)
 		return NULL;
 	}
 	yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
-	yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text.ptr, text.len);
+	/* Of an empty file there is no pointer, and libyaml wants one. */
+	yaml_parser_set_input_string(&reader.parser, (const unsigned char *)(text.ptr ? text.ptr : ""), text.len);
 	struct node *root = read_document(&reader);
 	yaml_parser_delete(&reader.parser);
 	if (!root && !reader.failed)

@@ -1,6 +1,7 @@
 #include "proxy/answer_schema.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,13 +16,13 @@ static int fault(const struct field *field, const char *what)
 	return error_set(field->error, ERROR_SYNTAX, "content.%.60s %s", field->name, what);
 }
 
+/* A number however long: cut short it would be another one. Without memory it is none, and within no bounds. */
 static double number_of(struct span value)
 {
-	char text[64];
-	size_t len = value.len < sizeof(text) - 1 ? value.len : sizeof(text) - 1;
-	memcpy(text, value.ptr, len);
-	text[len] = '\0';
-	return strtod(text, NULL);
+	char *text = span_dup(value);
+	double number = text ? strtod(text, NULL) : NAN;
+	free(text);
+	return number;
 }
 
 static bool limit(struct span schema, const char *key, double *out)
@@ -102,9 +103,9 @@ static int check_number(const struct field *field, struct span schema, struct sp
 	number = number_of(value);
 	if (integer && number >= -9e15 && number <= 9e15 && number != (double)(int64_t)number)
 		return fault(field, "is not an integer");
-	if (limit(schema, "minimum", &bound) && number < bound)
+	if (limit(schema, "minimum", &bound) && !(number >= bound))
 		return fault(field, "is too small");
-	if (limit(schema, "maximum", &bound) && number > bound)
+	if (limit(schema, "maximum", &bound) && !(number <= bound))
 		return fault(field, "is too large");
 	return 0;
 }

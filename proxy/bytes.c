@@ -37,6 +37,13 @@ void buf_free(struct buf *buf)
 	*buf = (struct buf){0};
 }
 
+void buf_wipe(struct buf *buf)
+{
+	if (buf->data)
+		explicit_bzero(buf->data, buf->cap);
+	buf_free(buf);
+}
+
 bool buf_ok(const struct buf *buf)
 {
 	return !buf->failed;
@@ -83,22 +90,25 @@ void buf_add_text(struct buf *buf, const char *text)
 
 void buf_printf(struct buf *buf, const char *format, ...)
 {
-	va_list args;
-	va_start(args, format);
-	int len = vsnprintf(NULL, 0, format, args);
-	va_end(args);
-	if (len < 0 || !buf_reserve(buf, (size_t)len + 1)) {
-		buf->failed = true;
-		return;
+	/* Mostly there is room already, and one pass does. */
+	size_t need = buf->cap ? 0 : 1;
+	while (buf_reserve(buf, need)) {
+		size_t room = buf->cap - buf->len;
+		va_list args;
+		va_start(args, format);
+		int len = vsnprintf(buf->data + buf->len, room, format, args);
+		va_end(args);
+		if (len < 0) {
+			buf->failed = true;
+		} else if ((size_t)len < room) {
+			buf->len += (size_t)len;
+			return;
+		}
+		need = (size_t)len + 1;
 	}
-	va_start(args, format);
-	vsnprintf(buf->data + buf->len, (size_t)len + 1, format, args);
-	va_end(args);
-	buf->len += (size_t)len;
 }
 
-/* The length of the well-formed UTF-8 sequence at the start of `bytes` (RFC 3629), 0 if there is none. */
-static size_t utf8_sequence(struct span bytes)
+size_t utf8_sequence(struct span bytes)
 {
 	const unsigned char *p = (const unsigned char *)bytes.ptr;
 	size_t len = p[0] < 0x80		   ? 1
@@ -116,6 +126,22 @@ static size_t utf8_sequence(struct span bytes)
 	return overlong || too_high ? 0 : len;
 }
 
+bool utf8_is_unseen(struct span bytes, size_t len)
+{
+	const unsigned char *p = (const unsigned char *)bytes.ptr;
+	if (len == 2)
+		return p[0] == 0xC2 && p[1] < 0xA0; /* C1: U+0080 to U+009F */
+	/* Line ends and overrides of direction: U+2028 to U+202E, U+2066 to U+2069. */
+	return len == 3 && p[0] == 0xE2 &&
+	       ((p[1] == 0x80 && p[2] >= 0xA8 && p[2] <= 0xAE) || (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9));
+}
+
+static unsigned code_point(const unsigned char *p, size_t len)
+{
+	return len == 2 ? (p[0] & 0x1FU) << 6 | (p[1] & 0x3FU)
+			: (p[0] & 0x0FU) << 12 | (p[1] & 0x3FU) << 6 | (p[2] & 0x3FU);
+}
+
 void buf_add_json_string(struct buf *buf, struct span bytes)
 {
 	buf_add(buf, "\"", 1);
@@ -128,6 +154,8 @@ void buf_add_json_string(struct buf *buf, struct span bytes)
 			buf_printf(buf, "\\u%04x", c);
 		else if (len == 0)
 			buf_add_text(buf, "\xEF\xBF\xBD");
+		else if (utf8_is_unseen(bytes, len))
+			buf_printf(buf, "\\u%04x", code_point((const unsigned char *)bytes.ptr, len));
 		else
 			buf_add(buf, bytes.ptr, len);
 		len = len ? len : 1;

@@ -32,13 +32,19 @@ bool span_is(struct span span, const char *text); /* byte for byte */
 char *span_dup(struct span span) MUST_CHECK;	  /* terminated copy, to be freed; NULL without memory */
 
 void buf_free(struct buf *buf);			 /* frees the content and makes the buffer empty */
+void buf_wipe(struct buf *buf);			 /* the same, and nothing of the content is left in memory */
 bool buf_ok(const struct buf *buf) MUST_CHECK;	 /* false if an allocation failed since it was empty */
 bool buf_reserve(struct buf *buf, size_t extra); /* makes room for `extra` more bytes; false without memory */
 void buf_add(struct buf *buf, const void *bytes, size_t len);
 void buf_add_span(struct buf *buf, struct span span);
 void buf_add_text(struct buf *buf, const char *text);
 void buf_printf(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Appends `bytes` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+/* The length of the well-formed UTF-8 sequence at the start of `bytes` (RFC 3629), 0 if there is none. */
+size_t utf8_sequence(struct span bytes);
+/* Whether that sequence, of `len` bytes, is nothing to look at, and may rule a terminal or disguise a line: controls beyond
+ * ASCII, Unicode's line ends, overrides of direction. */
+bool utf8_is_unseen(struct span bytes, size_t len);
+/* Appends `bytes` as a JSON string with its quotes, and escapes what is unseen; bytes that are not UTF-8 become U+FFFD. */
 void buf_add_json_string(struct buf *buf, struct span bytes);
 /* Removes `len` bytes from the front. */
 void buf_consume(struct buf *buf, size_t len);

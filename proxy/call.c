@@ -6,6 +6,7 @@
 #include "proxy/session.h"
 #include "proxy/task.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,18 +51,11 @@ static void call_free(struct grave *grave)
 	buf_free(&call->script);
 	buf_free(&call->outcome);
 	buf_free(&call->progress);
+	metrics_row_release(call->row);
 	policy_unref(call->policy);
 	free(call->subject);
 	free(call->trace);
 	free(call);
-}
-
-static char *make_subject(const struct method *method, const char *name)
-{
-	struct buf text = {0};
-	buf_printf(&text, name ? "%s %.200s" : "%s", method->name, name);
-	buf_add(&text, "", 1);
-	return text.failed ? NULL : text.data;
 }
 
 void call_take_trace(struct call *call, const struct exchange *exchange)
@@ -86,7 +80,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->method = request->method;
 	call->policy = policy_ref(proxy->policy);
 	call->rule = policy_rule(call->policy, call->method->subject, name ? name : "");
-	call->row = metrics_row(&proxy->metrics, call->method, name);
+	call->row = metrics_row_take(&proxy->metrics, call->method->subject, name);
 	call->budget_ms = call->method->may_ask ? call->rule->call_ms : call->policy->deadlines.request_ms;
 	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
 	call_hash(call->id, call->hash);
@@ -96,7 +90,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	buf_add_span(&call->script, request->script);
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
 	call_take_trace(call, exchange);
-	call->subject = make_subject(request->method, name);
+	call->subject = method_subject(request->method, name);
 	if (!call->subject || !buf_ok(&call->script)) {
 		call_free(&call->grave);
 		return NULL;
@@ -343,7 +337,11 @@ void call_deliver(struct call *call, int http_status)
 	struct exchange *exchange;
 	while ((exchange = TAILQ_FIRST(&call->waiters))) {
 		call->delivered = true;
-		exchange_respond(exchange, http_status, message_body(&call->outcome));
+		/* Only what a ticket leads to is asked for again. */
+		if (!call->ticketed && !TAILQ_NEXT(exchange, of_call) && buf_ok(&call->outcome))
+			exchange_respond_taking(exchange, http_status, &call->outcome);
+		else
+			exchange_respond(exchange, http_status, message_body(&call->outcome));
 	}
 }
 
@@ -508,6 +506,7 @@ static void write_body(const struct call *call, struct span result, struct span 
 
 void call_on_answer(struct call *call, struct span result, struct span error, const struct json_index *index)
 {
+	observe_answer(&call->row->seen, result, error, index);
 	if (call->state == CALL_ENDING) {
 		call_log(call, LOG_DEBUG, "late-answer", "the server answered a call that nobody waits for");
 		if (call->recycle && call->keep_ms > proxy_now(call->proxy) && !call->outcome.len) {
@@ -544,14 +543,9 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 void call_on_progress(struct call *call, struct span params)
 {
 	struct span value;
-	char number[64];
-	if (!json_get(params, NULL, "progress", &value) || json_type(value) != JSON_NUMBER ||
-		value.len >= sizeof(number))
-		return;
-	snprintf(number, sizeof(number), "%.*s", (int)value.len, value.ptr);
-	double progress = strtod(number, NULL);
+	double progress = json_get(params, NULL, "progress", &value) ? json_number(value) : NAN;
 	/* It must increase, over all rounds (basic/patterns/progress). */
-	if (call->has_progress && progress <= call->last_progress)
+	if (isnan(progress) || (call->has_progress && progress <= call->last_progress))
 		return;
 	call->has_progress = true;
 	call->last_progress = progress;

@@ -1,6 +1,6 @@
 #include "proxy/era.h"
 
-#include "proxy/exchange.h"
+#include "proxy/relay.h"
 #include "proxy/session.h"
 
 #include <stdlib.h>
@@ -217,7 +217,7 @@ static void cancel(struct proxy *proxy, const struct client *client, const struc
 bool era_defers(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,
 	const struct request_headers *headers)
 {
-	if (proxy->era != POLICY_ERA_AUTO || proxy->shutting_down)
+	if (proxy->era != POLICY_ERA_AUTO || proxy->shutting_down || relay_owns(proxy, client, message, headers))
 		return false;
 	if (message->kind == MESSAGE_NOTIFICATION)
 		cancel(proxy, client, message);

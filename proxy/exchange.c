@@ -118,6 +118,12 @@ void exchange_respond(struct exchange *exchange, int http_status, struct span bo
 	exchange_deliver(exchange, http_status, &message);
 }
 
+void exchange_respond_taking(struct exchange *exchange, int http_status, struct buf *body)
+{
+	struct buf message = message_response_around(span_of(exchange->id), body);
+	exchange_deliver(exchange, http_status, &message);
+}
+
 void exchange_fail(struct exchange *exchange, int http_status, int code, const char *text, const char *data)
 {
 	struct buf body = {0};
@@ -322,6 +328,8 @@ static bool check_name(struct refusal *refusal, struct request *request, const s
 		return false;
 	if (!request->name.ptr || json_type(request->name) != JSON_STRING)
 		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.%s is not a string", member);
+	if (json_count(request->params, request->index, member) > 1)
+		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.%s occurs again in another spelling", member);
 	return !headers || check_header(refusal, "Mcp-Name", headers->name, request->name);
 }
 

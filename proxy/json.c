@@ -602,6 +602,55 @@ bool json_key_is(struct span key, const char *text)
 	return text == text_end;
 }
 
+static char to_lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
+}
+
+/* A letter of ASCII as a small one, and what Unicode folds to such: the long s and the sign of kelvin. */
+static char fold(const struct character *c)
+{
+	return c->len == 1						? to_lower(c->utf8[0])
+	       : c->len == 2 && memcmp(c->utf8, "\xC5\xBF", 2) == 0	? 's'
+	       : c->len == 3 && memcmp(c->utf8, "\xE2\x84\xAA", 3) == 0 ? 'k'
+									: '\0';
+}
+
+static bool key_folds_to(struct span key, const char *text)
+{
+	const char *end = key.ptr + key.len;
+	for (const char *at = key.ptr; at < end; text++) {
+		struct character c = {.spelled = 1, .len = 1, .utf8 = {*at}};
+		if (*at == '\\') {
+			c = decode_escape(at, end);
+		} else if ((unsigned char)*at >= 0x80) {
+			c.len = c.spelled = utf8_sequence((struct span){at, (size_t)(end - at)});
+			if (!c.len)
+				return false;
+			memcpy(c.utf8, at, c.len);
+		}
+		if (!*text || fold(&c) != to_lower(*text))
+			return false;
+		at += c.spelled;
+	}
+	return !*text;
+}
+
+bool json_key_resembles(struct span key, const char *text)
+{
+	return key_folds_to(key, text) && !json_key_is(key, text);
+}
+
+unsigned json_count(struct span object, const struct json_index *index, const char *key)
+{
+	unsigned count = 0;
+	struct json_walk walk = json_walk(object, index);
+	struct json_member member;
+	while (json_next_member(&walk, &member))
+		count += key_folds_to(member.key, key);
+	return count;
+}
+
 /* The bytes between the quotes; false if the value is no string. */
 static bool string_content(struct span string, struct span *content)
 {
@@ -640,20 +689,25 @@ static int next_byte(struct letters *letters)
 	return (unsigned char)c->utf8[letters->given++];
 }
 
-bool json_same(struct span one, struct span other)
+bool json_same_key(struct span one, struct span other)
 {
-	struct span a, b;
-	int64_t number, other_number;
-	if (span_equal(one, other))
-		return true;
-	if (!string_content(one, &a) || !string_content(other, &b))
-		return json_integer(one, &number) && json_integer(other, &other_number) && number == other_number;
-	struct letters left = {.at = a.ptr, .end = a.ptr + a.len}, right = {.at = b.ptr, .end = b.ptr + b.len};
+	struct letters left = {.at = one.ptr, .end = one.ptr + one.len};
+	struct letters right = {.at = other.ptr, .end = other.ptr + other.len};
 	int byte;
 	while ((byte = next_byte(&left)) == next_byte(&right))
 		if (byte < 0)
 			return true;
 	return false;
+}
+
+bool json_same(struct span one, struct span other)
+{
+	struct span a, b;
+	if (span_equal(one, other))
+		return true;
+	if (!string_content(one, &a) || !string_content(other, &b))
+		return json_same_number(one, other);
+	return json_same_key(a, b);
 }
 
 void json_decode_string(struct span string, struct buf *out)
@@ -690,23 +744,4 @@ char *json_string_dup(struct span string)
 		return NULL;
 	}
 	return decoded.data;
-}
-
-bool json_integer(struct span value, int64_t *out)
-{
-	size_t i = value.len && *value.ptr == '-' ? 1 : 0;
-	bool negative = i == 1;
-	int64_t number = 0;
-	if (i == value.len)
-		return false;
-	/* Counted downwards, because the lowest number has no positive twin. */
-	for (; i < value.len; i++) {
-		if (!is_digit(value.ptr[i]) || __builtin_mul_overflow(number, 10, &number) ||
-			__builtin_sub_overflow(number, value.ptr[i] - '0', &number))
-			return false;
-	}
-	if (!negative && number == INT64_MIN)
-		return false;
-	*out = negative ? number : -number;
-	return true;
 }

@@ -9,7 +9,9 @@ void json_add_separator(struct buf *out)
 void json_add_key(struct buf *out, const char *key)
 {
 	json_add_separator(out);
-	buf_printf(out, "\"%s\":", key);
+	buf_add(out, "\"", 1);
+	buf_add_text(out, key);
+	buf_add(out, "\":", 2);
 }
 
 void json_add_member(struct buf *out, const struct json_member *member)

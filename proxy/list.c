@@ -80,8 +80,10 @@ static bool is_hidden(const struct method *method, struct span entry, const stru
 		return false;
 	char *text = json_string_dup(name);
 	if (!text) {
-		*out_of_memory |= !memmem(name.ptr, name.len, "\\u0000", 6);
-		return false;
+		/* What no rule can name cannot be called either. */
+		bool has_nul = memmem(name.ptr, name.len, "\\u0000", 6);
+		*out_of_memory |= !has_nul;
+		return has_nul;
 	}
 	bool hidden = policy_rule(policy, method->subject, text)->hide;
 	free(text);
@@ -151,9 +153,12 @@ bool list_hides(const struct policy *policy, const struct message *message)
 {
 	const struct method *method = method_find(message->method);
 	struct span name;
-	if (!method || !method->name_member || method->of_tasks ||
-		!json_get(message->params, &message->index, method->name_member, &name))
+	if (!method || !method->name_member || method->of_tasks)
 		return false;
+	/* Of two names it is open which one the server takes. */
+	unsigned count = json_count(message->params, &message->index, method->name_member);
+	if (count != 1 || !json_get(message->params, &message->index, method->name_member, &name))
+		return count > 0;
 	char *text = json_string_dup(name);
 	bool hidden = !text || policy_rule(policy, method->subject, text)->hide;
 	free(text);

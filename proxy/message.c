@@ -2,15 +2,11 @@
 
 #include <string.h>
 
+/* A whole number is an integer however it is spelled, and beyond 64 bits, too: ids are compared by value and echoed as spelled.
+ */
 static bool is_request_id(struct span value)
 {
-	int64_t number;
-	if (json_type(value) == JSON_STRING)
-		return true;
-	if (json_type(value) != JSON_NUMBER)
-		return false;
-	/* Integers beyond 64 bits are integers all the same: ids are compared and echoed as spelled. */
-	return json_integer(value, &number) || !memchr(value.ptr, '.', value.len);
+	return json_type(value) == JSON_STRING || (json_type(value) == JSON_NUMBER && json_is_whole(value));
 }
 
 /* Where the message keeps the member called `key`, NULL if it keeps no such member. */
@@ -31,6 +27,16 @@ static struct span *member_slot(struct message *message, struct span *version, s
 		if (json_key_is(key, known[i].key))
 			return known[i].slot;
 	return NULL;
+}
+
+/* Whether there are readers to whom this is one of the members above, and the one that counts. */
+static bool is_another_spelling(struct span key)
+{
+	static const char *const known[] = {"jsonrpc", "id", "method", "params", "result", "error"};
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (json_key_resembles(key, known[i]))
+			return true;
+	return false;
 }
 
 static int classify(struct message *message, struct error *error)
@@ -73,10 +79,9 @@ int message_parse(struct message *message, struct span value, const struct json_
 	struct json_walk walk = json_walk(value, &message->index);
 	while (json_next_member(&walk, &member)) {
 		struct span *slot = member_slot(message, &version, member.key);
-		if (!slot)
-			continue;
-		twice |= slot->ptr != NULL;
-		*slot = member.value;
+		twice |= slot ? slot->ptr != NULL : is_another_spelling(member.key);
+		if (slot)
+			*slot = member.value;
 	}
 
 	bool id_is_null = message->id.ptr && json_type(message->id) == JSON_NULL;
@@ -114,18 +119,39 @@ struct buf message_error(struct span id, int code, const char *text, const char 
 	return out;
 }
 
+/* What stands before the body of a response. */
+static void add_opening(struct buf *out, struct span id)
+{
+	buf_add_text(out, "{\"jsonrpc\":\"2.0\",");
+	if (id.ptr) {
+		buf_add_text(out, "\"id\":");
+		buf_add_span(out, id);
+		buf_add_text(out, ",");
+	}
+}
+
 struct buf message_response(struct span id, struct span body)
 {
 	struct buf out = {0};
 	buf_reserve(&out, id.len + body.len + 32);
-	buf_add_text(&out, "{\"jsonrpc\":\"2.0\",");
-	if (id.ptr) {
-		buf_add_text(&out, "\"id\":");
-		buf_add_span(&out, id);
-		buf_add_text(&out, ",");
-	}
+	add_opening(&out, id);
 	buf_add_span(&out, body);
 	buf_add_text(&out, "}");
+	return out;
+}
+
+struct buf message_response_around(struct span id, struct buf *body)
+{
+	struct buf out = buf_take(body), opening = {0};
+	add_opening(&opening, id);
+	if (buf_ok(&opening) && buf_reserve(&out, opening.len + 1)) {
+		memmove(out.data + opening.len, out.data, out.len);
+		memcpy(out.data, opening.data, opening.len);
+		out.len += opening.len;
+		buf_add(&out, "}", 1);
+	}
+	out.failed |= opening.failed;
+	buf_free(&opening);
 	return out;
 }
 

@@ -57,3 +57,13 @@ const char *method_name(enum method_id id)
 {
 	return methods[id].name;
 }
+
+char *method_subject(const struct method *method, const char *name)
+{
+	struct buf text = {0};
+	buf_printf(&text, name ? "%s %.200s" : "%s", method->name, name);
+	buf_add(&text, "", 1);
+	if (!buf_ok(&text))
+		buf_free(&text);
+	return text.data;
+}

@@ -36,5 +36,7 @@ struct method {
 const struct method *method_find(struct span name);
 /* The name of a method as it is written on the wire. */
 const char *method_name(enum method_id id);
+/* A method and what it names, for people: "tools/call report". To be freed; NULL without memory. */
+char *method_subject(const struct method *method, const char *name) MUST_CHECK;
 
 #endif

@@ -1,6 +1,5 @@
 #include "proxy/metrics.h"
 
-#include "proxy/method.h"
 #include "proxy/metrics_write.h"
 
 #include <stdlib.h>
@@ -8,37 +7,47 @@
 
 const int metrics_bucket_ms[METRICS_BUCKETS] = {1, 5, 10, 50, 100, 500, 1000, 5000, 30000};
 
-static const char *const subjects[] = {
-	[POLICY_TOOL] = "tool", [POLICY_PROMPT] = "prompt", [POLICY_RESOURCE] = "resource"};
+static void row_clear(struct metrics_row *row)
+{
+	observed_free(&row->seen);
+	free(row->name);
+	*row = (struct metrics_row){0};
+}
 
 void metrics_free(struct metrics *metrics)
 {
 	for (size_t i = 0; i < metrics->row_count; i++) {
-		observed_free(&metrics->rows[i]->seen);
-		free(metrics->rows[i]->name);
+		row_clear(metrics->rows[i]);
 		free(metrics->rows[i]);
 	}
-	observed_free(&metrics->other.seen);
+	row_clear(&metrics->other);
 	metrics->row_count = 0;
 }
 
 /* A copy that can be shown anywhere: valid UTF-8 (names decode lone surrogates to three bytes that are none), without
- * control characters, cut at a character's border. */
-static char *make_name(const struct method *method, const char *name)
+ * control characters, cut at a character's border. What was made so once stays the same when it is made again. */
+static char *make_name(enum policy_subject subject, const char *name)
 {
-	size_t len = method->subject == POLICY_RESOURCE ? strcspn(name, "?#") : strlen(name);
+	size_t whole = strlen(name), len = subject == POLICY_RESOURCE ? strcspn(name, "?#") : whole;
+	const char *rest = len == whole ? "" : name[len] == '?' ? "?\u2026" : "#\u2026";
 	if (len > METRICS_NAME_BYTES) {
 		len = METRICS_NAME_BYTES;
 		while (len && ((unsigned char)name[len] & 0xc0) == 0x80)
 			len--;
+		rest = "\u2026";
 	}
-	char *copy = span_dup((struct span){name, len});
-	for (size_t i = 0; copy && i < len; i++) {
+	char *copy = malloc(len + strlen(rest) + 1);
+	if (!copy)
+		return NULL;
+	const char odd = subject == POLICY_RESOURCE ? '_' : '?'; /* there, ? would begin a query */
+	memcpy(copy, name, len);
+	strcpy(copy + len, rest);
+	for (size_t i = 0; i < len; i++) {
 		unsigned char byte = (unsigned char)copy[i];
 		if (byte < 0x20 || byte == 0x7f)
-			copy[i] = '?';
+			copy[i] = odd;
 		else if (byte == 0xed && i + 2 < len && (unsigned char)copy[i + 1] >= 0xa0)
-			memset(copy + i, '?', 3);
+			memset(copy + i, odd, 3);
 	}
 	return copy;
 }
@@ -51,21 +60,78 @@ static struct metrics_row *find(struct metrics *metrics, const char *subject, co
 	return NULL;
 }
 
-struct metrics_row *metrics_row(struct metrics *metrics, const struct method *method, const char *name)
+static bool is_resource(const struct metrics_row *row)
 {
-	char *copy = name ? make_name(method, name) : NULL;
-	if (!copy)
-		return &metrics->other;
-	const char *subject = subjects[method->subject];
-	struct metrics_row *row = find(metrics, subject, copy);
-	if (!row && metrics->row_count < METRICS_NAMES && (row = calloc(1, sizeof(*row)))) {
-		row->subject = subject;
-		row->name = copy;
+	return row->subject == metrics_subject_names[POLICY_RESOURCE];
+}
+
+/* Empties the row that is missed least: of a name that the server has not shown to know, the one taken longest ago. NULL if
+ * there is none. */
+static struct metrics_row *make_room(struct metrics *metrics, bool among_resources)
+{
+	struct metrics_row *oldest = NULL;
+	for (size_t i = 0; i < metrics->row_count; i++) {
+		struct metrics_row *row = metrics->rows[i];
+		if (!row->seen.known && !row->users && (is_resource(row) || !among_resources) &&
+			(!oldest || row->taken < oldest->taken))
+			oldest = row;
+	}
+	if (oldest) {
+		metrics_row_add(&metrics->other, oldest);
+		row_clear(oldest);
+	}
+	return oldest;
+}
+
+static struct metrics_row *new_row(struct metrics *metrics, enum policy_subject subject)
+{
+	size_t resources = 0;
+	for (size_t i = 0; i < metrics->row_count; i++)
+		resources += is_resource(metrics->rows[i]);
+	bool is_one_too_many = subject == POLICY_RESOURCE && resources >= METRICS_RESOURCES;
+	if (is_one_too_many || metrics->row_count == METRICS_NAMES)
+		return make_room(metrics, is_one_too_many);
+	struct metrics_row *row = calloc(1, sizeof(*row));
+	if (row)
 		metrics->rows[metrics->row_count++] = row;
-		return row;
+	return row;
+}
+
+struct metrics_row *metrics_row_take(struct metrics *metrics, enum policy_subject subject, const char *name)
+{
+	char *copy = name ? make_name(subject, name) : NULL;
+	struct metrics_row *row = copy ? find(metrics, metrics_subject_names[subject], copy) : NULL;
+	if (copy && !row && (row = new_row(metrics, subject))) {
+		row->subject = metrics_subject_names[subject];
+		row->name = copy;
+		copy = NULL;
 	}
 	free(copy);
-	return row ? row : &metrics->other;
+	if (!row)
+		row = &metrics->other;
+	row->users++;
+	row->taken = ++metrics->takings;
+	return row;
+}
+
+void metrics_row_release(struct metrics_row *row)
+{
+	row->users--;
+}
+
+void metrics_row_add(struct metrics_row *row, const struct metrics_row *more)
+{
+	row->rounds += more->rounds;
+	for (size_t i = 0; i < METRICS_ENDS; i++)
+		row->ends[i] += more->ends[i];
+	for (size_t kind = 0; kind < POLICY_KINDS; kind++) {
+		row->forwarded[kind] += more->forwarded[kind];
+		for (size_t i = 0; i < SERVER_REQUEST_OUTCOMES; i++)
+			row->requests[kind][i] += more->requests[kind][i];
+	}
+	row->people_ms += more->people_ms;
+	row->people_count += more->people_count;
+	observed_add(&row->seen, &more->seen);
 }
 
 void metrics_refused(struct metrics *metrics, const char *reason, int64_t now_ms)

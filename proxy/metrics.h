@@ -1,17 +1,19 @@
 /* Plain counters of what the proxy does, for the admin endpoint. No I/O, no clock, bounded memory: at most METRICS_NAMES
- * tools, prompts and resources have a row of their own, what comes later shares one. Answers, request states and principals
+ * tools, prompts and resources have a row of their own, what comes later shares one. A name that clients made up must not
+ * keep a real one out: a row that the server has not shown to know makes room. Resources, whose names clients may make up
+ * from a template, have half of the rows at most. Answers, request states and principals
  * are never in them. */
 #ifndef MCP_VALET_METRICS_H
 #define MCP_VALET_METRICS_H
 
 #include "proxy/observe.h"
 
-struct method;
 struct proxy;
 
 enum {
 	METRICS_NAMES = 200,
-	METRICS_NAME_BYTES = 128, /* longer names are cut */
+	METRICS_RESOURCES = METRICS_NAMES / 2,
+	METRICS_NAME_BYTES = 128, /* longer names are cut, and end with an ellipsis then */
 	METRICS_REASONS = 48,	  /* literal words of the program; what comes later is "other" */
 	METRICS_METHODS = 13,
 	METRICS_ENDS = 5, /* enum call_end */
@@ -33,6 +35,8 @@ enum server_request_outcome {
 struct metrics_row {
 	const char *subject; /* "tool", "prompt", "resource" or "other" */
 	char *name;
+	unsigned users; /* who counts in it now */
+	uint64_t taken; /* which taking of a row was the newest of this one */
 	uint64_t rounds;
 	uint64_t ends[METRICS_ENDS];
 	uint64_t forwarded[POLICY_KINDS];
@@ -44,6 +48,7 @@ struct metrics_row {
 struct metrics {
 	struct metrics_row *rows[METRICS_NAMES];
 	size_t row_count;
+	uint64_t takings;
 	struct metrics_row other; /* names beyond the limit, and what belongs to no call */
 	uint64_t methods[METRICS_METHODS];
 	struct {
@@ -60,9 +65,12 @@ struct metrics {
 
 void metrics_free(struct metrics *metrics);
 
-/* The row for a name, made if need be; never NULL. It lives as long as the metrics. A URI loses its query, which may hold
- * a secret. `name` may be NULL. */
-struct metrics_row *metrics_row(struct metrics *metrics, const struct method *method, const char *name);
+/* Takes the row for a name, made if need be; never NULL. To be given back. A URI loses its query, which may hold a secret:
+ * an ellipsis stands for it. `name` may be NULL. */
+struct metrics_row *metrics_row_take(struct metrics *metrics, enum policy_subject subject, const char *name) MUST_CHECK;
+void metrics_row_release(struct metrics_row *row);
+/* Adds all counts of another row. */
+void metrics_row_add(struct metrics_row *row, const struct metrics_row *more);
 /* Counts a refusal. `reason` is a literal. */
 void metrics_refused(struct metrics *metrics, const char *reason, int64_t now_ms);
 /* A call is over that waited so long in the proxy. */

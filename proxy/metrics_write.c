@@ -9,6 +9,8 @@
 _Static_assert(METRICS_METHODS == METHOD_TASKS_CANCEL + 1, "a counter for each method");
 _Static_assert(METRICS_ENDS == CALL_END_LOST + 1, "a counter for each end");
 
+const char *const metrics_subject_names[] = {
+	[POLICY_TOOL] = "tool", [POLICY_PROMPT] = "prompt", [POLICY_RESOURCE] = "resource"};
 const char *const metrics_kind_names[POLICY_KINDS] = {"elicitation", "sampling", "roots"};
 const char *const metrics_end_names[METRICS_ENDS] = {"answered", "refused", "cancelled", "abandoned", "lost"};
 const char *const metrics_outcome_names[SERVER_REQUEST_OUTCOMES] = {

@@ -52,23 +52,39 @@ static void write_shape(struct span schema, struct buf *out)
 	}
 }
 
-static void count_shape(struct observed *seen, struct span shape)
+static void count_shape(struct observed *seen, struct span shape, uint64_t count)
 {
 	for (size_t i = 0; i < OBSERVE_SHAPES; i++) {
 		if (!seen->shapes[i].text)
 			seen->shapes[i].text = span_dup(shape);
 		if (seen->shapes[i].text && span_is(shape, seen->shapes[i].text)) {
-			seen->shapes[i].count++;
+			seen->shapes[i].count += count;
 			return;
 		}
 	}
-	seen->other_shapes++;
+	seen->other_shapes += count;
+}
+
+void observed_add(struct observed *seen, const struct observed *more)
+{
+	seen->known |= more->known;
+	seen->urls += more->urls;
+	seen->sampling_tools += more->sampling_tools;
+	seen->tasks += more->tasks;
+	seen->logs += more->logs;
+	seen->timed_out += more->timed_out;
+	seen->longest_ms = more->longest_ms > seen->longest_ms ? more->longest_ms : seen->longest_ms;
+	seen->most_rounds = more->most_rounds > seen->most_rounds ? more->most_rounds : seen->most_rounds;
+	for (size_t i = 0; i < OBSERVE_SHAPES && more->shapes[i].text; i++)
+		count_shape(seen, span_of(more->shapes[i].text), more->shapes[i].count);
+	seen->other_shapes += more->other_shapes;
 }
 
 void observe_question(struct observed *seen, const struct capability_need *need, struct span params)
 {
 	struct span schema;
 	struct buf shape = {0};
+	seen->known = true;
 	seen->urls += need->url;
 	seen->sampling_tools += need->tools;
 	if (need->kind != POLICY_ELICITATION || need->url || !params.len)
@@ -76,8 +92,15 @@ void observe_question(struct observed *seen, const struct capability_need *need,
 	if (json_get(params, NULL, "requestedSchema", &schema))
 		write_shape(schema, &shape);
 	if (buf_ok(&shape))
-		count_shape(seen, shape.len ? buf_span(&shape) : SPAN("no fields"));
+		count_shape(seen, shape.len ? buf_span(&shape) : SPAN("no fields"), 1);
 	buf_free(&shape);
+}
+
+void observe_answer(struct observed *seen, struct span result, struct span error, const struct json_index *index)
+{
+	struct span is_error;
+	seen->known |=
+		!error.ptr && !(json_get(result, index, "isError", &is_error) && json_type(is_error) == JSON_TRUE);
 }
 
 static void add_number(struct buf *out, const char *key, uint64_t number)
@@ -124,6 +147,8 @@ static void write_row(struct buf *out, const struct metrics_row *row)
 	buf_add_json_string(out, span_of(row->subject ? row->subject : "other"));
 	json_add_key(out, "name");
 	buf_add_json_string(out, span_of(row->name ? row->name : "other"));
+	json_add_key(out, "known");
+	buf_add_text(out, seen->known ? "true" : "false");
 	json_add_key(out, "calls");
 	buf_add_text(out, "{");
 	for (size_t i = 0; i < METRICS_ENDS; i++)
@@ -147,7 +172,7 @@ static void write_row(struct buf *out, const struct metrics_row *row)
 void proxy_write_report(const struct proxy *proxy, struct buf *out)
 {
 	const struct metrics *metrics = &proxy->metrics;
-	buf_add_text(out, "{\"version\":1");
+	buf_add_text(out, "{\"report\":\"mcp-valet\",\"version\":1");
 	add_number(out, "subscriptions", metrics->methods[METHOD_LISTEN]);
 	add_number(out, "patience_ms", (uint64_t)proxy->patience_ms);
 	json_add_key(out, "entries");

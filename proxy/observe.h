@@ -11,6 +11,7 @@ struct proxy;
 enum { OBSERVE_SHAPES = 8, OBSERVE_SHAPE_BYTES = 240 };
 
 struct observed {
+	bool known;		       /* the server has such a name: it answered with success, or asked something */
 	uint64_t urls, sampling_tools; /* questions in URL mode, and those that offer tools */
 	uint64_t tasks, logs;	       /* calls run as a task, log messages that a client wanted */
 	uint64_t timed_out;
@@ -24,11 +25,19 @@ struct observed {
 };
 
 void observed_free(struct observed *seen);
+/* Adds what was seen elsewhere. */
+void observed_add(struct observed *seen, const struct observed *more);
 
 /* The server asks. `params` are its own, with an empty span where there are none. */
 void observe_question(struct observed *seen, const struct capability_need *need, struct span params);
 
+/* The server has answered. Whoever answers with success knows the name that was called; an error may say that there is no
+ * such thing, and so may a tool's result with isError. */
+void observe_answer(struct observed *seen, struct span result, struct span error, const struct json_index *index);
+
 /* Appends the report: a JSON object, described in mcp-valet(1). */
 void proxy_write_report(const struct proxy *proxy, struct buf *out);
+/* Adds what a report of before says, all or nothing (observe_read.c). ERROR_SYNTAX or ERROR_LIMIT, with words, if it is none. */
+int proxy_read_report(struct proxy *proxy, struct span text, struct error *error) MUST_CHECK;
 
 #endif

@@ -79,6 +79,13 @@ void session_take_credentials(struct session *session, const struct client *clie
 	take_forwarded(session, client);
 }
 
+void session_touch(struct session *session, const struct client *client)
+{
+	TAILQ_REMOVE(&session->proxy->sessions, session, link);
+	TAILQ_INSERT_HEAD(&session->proxy->sessions, session, link);
+	session_take_credentials(session, client);
+}
+
 bool session_is_modern(const struct session *session)
 {
 	return session->modern;
@@ -353,9 +360,7 @@ struct session *session_for(struct proxy *proxy, const struct client *client, co
 	bool all_busy = found && may_ask && !TAILQ_EMPTY(&found->running);
 	if (!found || (all_busy && count < proxy->policy->limits.pool))
 		return open_bridged(proxy, client, caps, request, error);
-	TAILQ_REMOVE(&proxy->sessions, found, link);
-	TAILQ_INSERT_HEAD(&proxy->sessions, found, link);
-	session_take_credentials(found, client);
+	session_touch(found, client);
 	return found;
 }
 
@@ -506,11 +511,11 @@ static void rest(struct session *session)
 	struct proxy *proxy = session->proxy;
 	if (session->state == SESSION_DEAD || is_in_use(session))
 		return;
-	if (session->state == SESSION_RETIRING || proxy->shutting_down)
-		session_close(session, proxy->shutting_down ? "the proxy is shutting down" : "retired");
-	else if (session->state == SESSION_READY)
-		timer_set(&proxy->timers, &session->timer, proxy_now(proxy) + proxy->policy->deadlines.idle_session_ms,
-			on_timer, session);
+	bool ends = session->state == SESSION_RETIRING || proxy->shutting_down;
+	int64_t idle_ms = ends ? 0 : proxy->policy->deadlines.idle_session_ms;
+	/* It does not end at once: who called may be in the middle of it. */
+	if (ends || session->state == SESSION_READY)
+		timer_set(&proxy->timers, &session->timer, proxy_now(proxy) + idle_ms, on_timer, session);
 }
 
 void session_pump(struct session *session)
@@ -526,6 +531,7 @@ void session_pump(struct session *session)
 			;
 	} while (session->pump_again);
 	session->pumping = false;
+	server_requests_hurry_roots(session);
 	rest(session);
 }
 
@@ -561,8 +567,11 @@ void session_retire(struct session *session, const char *reason)
 static void on_timer(void *arg)
 {
 	struct session *session = arg;
-	if (session->state == SESSION_READY && !is_in_use(session))
-		session_close(session, "idle");
+	bool unused = !is_in_use(session);
+	if (unused && session->proxy->shutting_down)
+		session_close(session, "the proxy is shutting down");
+	else if (unused && session->state >= SESSION_READY)
+		session_close(session, session->state == SESSION_READY ? "idle" : "retired");
 	else if (session->state < SESSION_READY)
 		session_fail(session, 0, "the server did not finish the handshake in time (deadlines.initialize)");
 }

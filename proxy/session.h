@@ -85,6 +85,8 @@ struct session *session_for(struct proxy *proxy, const struct client *client, co
 
 /* The newest credentials count: tokens are refreshed while calls are parked. */
 void session_take_credentials(struct session *session, const struct client *client);
+/* The client uses the session: of those that nobody uses now, it is the last to be closed. */
+void session_touch(struct session *session, const struct client *client);
 
 /* Opens a session that is passed through. NULL with *error if that cannot be tried. It is OPENING until
  * session_set_ready(), which ends the deadline for that. */

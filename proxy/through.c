@@ -146,7 +146,7 @@ void through_start(struct exchange *exchange, const struct message *message)
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, through ? "Out of memory" : error.text, NULL);
 		return;
 	}
-	session_take_credentials(through->session, exchange->client);
+	session_touch(through->session, exchange->client);
 	buf_reserve(&request, message->params.len + 160);
 	buf_printf(&request, "{\"jsonrpc\":\"2.0\",\"id\":%" PRIu64 ",\"method\":", passing->id);
 	buf_add_span(&request, message->method);
@@ -290,6 +290,7 @@ static void on_message(struct session *session, const struct message *message, s
 	if (!through->answers && !session->proxy->upstream->has_streams)
 		session->proxy->upstream->establish(session->upstream, "2026-07-28");
 	through->answers = true;
+	session->proxy->metrics.unreachable = false;
 	if (message->kind == MESSAGE_RESPONSE)
 		on_response(through, message);
 	else if (message->kind == MESSAGE_NOTIFICATION)
@@ -330,6 +331,11 @@ static void on_end(struct session *session, int http_status, const char *why)
 static bool in_use(const struct session *session)
 {
 	return ((const struct through *)session->owner)->requests != NULL;
+}
+
+unsigned through_running(const struct session *session)
+{
+	return session->ops == &ops ? HASH_COUNT(((const struct through *)session->owner)->requests) : 0;
 }
 
 static void through_free(struct session *session)

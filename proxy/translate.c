@@ -215,15 +215,24 @@ int translate_check_answer(enum policy_kind kind, struct span answer, struct err
 	}
 }
 
-/* The host of `scheme://[user@]host[:port]…`. */
+/* The host of `http[s]://[user@]host[:port]…`, none of any other URL. Browsers read more than is a URL: other schemes run
+ * scripts, a backslash is a slash to them, and white space and controls are as if not there. */
 static struct span host_of(struct span url)
 {
-	const char *start = memmem(url.ptr, url.len, "://", 3);
-	if (!start)
-		return (struct span){0};
-	struct span host = {start + 3, url.len - (size_t)(start + 3 - url.ptr)};
+	static const char *const schemes[] = {"https://", "http://"};
+	struct span host = {0};
+	for (size_t i = 0; i < url.len; i++)
+		if ((unsigned char)url.ptr[i] <= ' ' || url.ptr[i] == 0x7F || url.ptr[i] == '\\')
+			return host;
+	for (size_t i = 0; i < 2 && !host.ptr; i++) {
+		size_t len = strlen(schemes[i]);
+		if (url.len > len && strncasecmp(url.ptr, schemes[i], len) == 0)
+			host = (struct span){url.ptr + len, url.len - len};
+	}
+	if (!host.ptr)
+		return host;
 	size_t len = 0;
-	while (len < host.len && !strchr("/?#\\", host.ptr[len]))
+	while (len < host.len && !strchr("/?#", host.ptr[len]))
 		len++;
 	host.len = len;
 	const char *at = memrchr(host.ptr, '@', host.len);
@@ -240,9 +249,11 @@ bool translate_url_allowed(const struct capability_need *need, struct span param
 	struct span url;
 	struct buf text = {0};
 	bool allowed = false;
-	if (!need->url || !rule->url_host_count)
+	/* A mode or a URL that occurs twice is what the client makes of it. */
+	if (!rule->url_host_count || (!need->url && json_count(params, NULL, "mode") < 2))
 		return true;
-	if (json_get(params, NULL, "url", &url) != 1 || json_type(url) != JSON_STRING)
+	if (json_count(params, NULL, "mode") > 1 || json_count(params, NULL, "url") != 1 ||
+		json_get(params, NULL, "url", &url) != 1 || json_type(url) != JSON_STRING)
 		return false;
 	json_decode_string(url, &text);
 	struct span host = buf_ok(&text) ? host_of(buf_span(&text)) : (struct span){0};

@@ -135,6 +135,19 @@ server_pid() {
 	grep -q 'stop-forced: second signal TERM' "$log"
 }
 
+# Official clients send SIGTERM two seconds after they have closed the input.
+@test "a server that stays after its input ends is ended before the client becomes impatient" {
+	start -- sh -c '"$0" demo --server; exec sleep 100' "$MCP_VALET"
+	say 1 tools/list
+	wait_for "$out" '"id":1,"result"'
+	server=$(server_pid)
+	exec 7>&-
+	sleep 1.7
+	grep -q 'stopped: in order' "$log"
+	gone "$server"
+	ends 0
+}
+
 # An official client sends SIGTERM and, a second later, SIGKILL: what is not ended by then would be left behind.
 @test "a server that stays after its input ends is not left to whoever kills mcp-valet soon after SIGTERM" {
 	policy=$BATS_TEST_TMPDIR/policy.yaml
@@ -269,6 +282,7 @@ server_pid() {
 	ticks=$((after - before))
 	echo "$ticks ticks"
 	wait_for "$log" accept-failed
+	[ "$(grep -c accept-failed "$log")" -le 5 ] # one a second, and the first
 	[ "$ticks" -lt "$(($(getconf CLK_TCK) / 5))" ]
 	# Once they leave, the next one is served.
 	kill "$crowd"

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	world_init(&world, 1, &model_driver, false);
 	world.prng.choices = data;
 	world.prng.choices_left = size;
-	model_run(&world);
+	model_run(&world, size && data[size - 1] % 2);
 	world_end(&world);
 	if (world.failed) {
 		fprintf(stderr, "%s\n", world.failure);

@@ -10,7 +10,9 @@ import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.j
 import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { alive, call, children, everything, fixture, freePort, makeClient, packaged, policyFile, program, scratch, serve, textOf, until } from './valet.mjs';
 
-const policy = 'version: 1\nupstream: { era: auto }\ndeadlines: { probe: 3s }\n';
+// A server that answers may need long to start, on a busy machine; silence is waited for.
+const policy = 'version: 1\nupstream: { era: auto }\ndeadlines: { probe: 20s }\n';
+const impatient = 'version: 1\nupstream: { era: auto }\ndeadlines: { probe: 3s }\n';
 const accept = async () => ({ action: 'accept', content: { sure: 'yes', name: 'Ada' } });
 
 async function startHttp(t, command, ready = /^(\d+)\n/m, env = {}) {
@@ -72,7 +74,7 @@ for (const [name, reaction] of [['ends', 'process.exit(1)'], ['is silent', '']])
         else if (method === 'tools/call') say({ id, result: { content: [{ type: 'text', text: 'called' }] } });
         else if (id !== undefined) say({ id, result: {} });
       });`);
-    const valet = await serve(t, ['node', path], { policy });
+    const valet = await serve(t, ['node', path], { policy: impatient });
     const all = await Promise.all([1, 2, 3].map(() => call(valet, 'any', {}, {}, { capabilities: {} })));
     for (const { result } of all) assert.equal(textOf(result), 'called');
     assert.equal(valet.log.split('"the server is legacy"').length, 2, 'it is asked once');

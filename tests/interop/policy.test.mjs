@@ -84,7 +84,10 @@ test('a server that requires URL elicitation: a round, then the call again', { t
   const tools = (await ask(valet, 'tools/list')).result.tools.map(tool => tool.name);
   assert.ok(tools.includes('trigger-url-elicitation'));
   const args = { url: 'https://example.com/login', message: 'go', errorPath: true };
-  const first = (await call(valet, 'trigger-url-elicitation', args)).result;
+  let first = (await call(valet, 'trigger-url-elicitation', args)).result;
+  // The server asks for roots, too, once a session; if that came much earlier, it is a round of its own.
+  if (Object.values(first.inputRequests).every(request => request.method === 'roots/list'))
+    first = (await retry(valet, 'trigger-url-elicitation', args, first, answerAll(first, { roots: [] }))).result;
   const requests = Object.values(first.inputRequests).filter(request => request.params?.mode === 'url');
   assert.equal(requests.length, 1);
   assert.match(requests[0].params.url, /^https:/); // the server's own
@@ -150,8 +153,8 @@ test('a hundred reloads under load, good and bad files mixed: no request is lost
     await sleep(20);
   }
   await until(() => (valet.log.match(/"event":"reload/g) ?? []).length > 20, 'the reloads');
+  await until(() => served > 50, 'the calls', 30000);
   stop = true;
   await Promise.all(load);
-  assert.ok(served > 50, `${served} served`);
   assert.match(valet.log, /"event":"reload-refused"[^\n]*nonsense/);
 });

@@ -5,8 +5,10 @@ import { tmpdir } from 'node:os';
 import { join, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import http from 'node:http';
+import net from 'node:net';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { judgeMessage, sent } from './judge.mjs';
 
 export const here = dirname(fileURLToPath(import.meta.url));
 export const program = process.env.MCP_VALET ?? join(here, '../../build/mcp-valet');
@@ -82,7 +84,8 @@ export async function connect(t, face, command, { capabilities = everything, han
     client.valet = valet;
   } else {
     const args = policy ? ['--policy', policyFile(t, policy)] : [];
-    await client.connect(new StdioClientTransport({ command: program, args: [...args, '--log-level', 'error', '--', ...command], stderr: 'inherit' }));
+    await client.connect(new StdioClientTransport({ command: program, args: [...args, '--log-level', 'error', '--', ...command], stderr: 'inherit',
+      env: process.env }));
   }
   t.after(() => client.close());
   return client;
@@ -106,6 +109,7 @@ export async function freePort() {
 
 // A bare HTTP POST. `body` is a string, sent as it is.
 export function post(valet, body, headers = {}, { method = 'POST', signal } = {}) {
+  sent(body);
   return new Promise((resolve, reject) => {
     const request = http.request({ host: '127.0.0.1', port: valet.port, path: '/mcp', method, signal, agent: false,
       headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers } }, response => {
@@ -120,6 +124,26 @@ export function post(valet, body, headers = {}, { method = 'POST', signal } = {}
   });
 }
 
+// Bare bytes on a connection of their own. Gives the statuses of the responses, all that came, and whether the server ended the
+// connection; returns with the response number `count`, if that is given, else at the end of the connection.
+export function exchange(valet, bytes, count, { step, address = '127.0.0.1', ms = 3000 } = {}) {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect({ port: valet.port, host: '127.0.0.1', localAddress: address, noDelay: true });
+    let text = '';
+    const result = ended => ({ text, ended, statuses: [...text.matchAll(/HTTP\/1\.1 (\d{3}) [A-Z]/g)].map(([, status]) => Number(status)) });
+    const done = ended => { clearTimeout(timer); socket.destroy(); resolve(result(ended)); };
+    const timer = setTimeout(done, ms, false);
+    socket.on('data', data => { text += data.toString('latin1'); if (result().statuses.length === count) done(false); });
+    socket.on('end', () => done(true));
+    socket.on('error', error => { clearTimeout(timer); if (text) done(true); else reject(error); });
+    socket.on('connect', async () => {
+      const all = Buffer.from(bytes, 'latin1');
+      if (!step) { socket.write(all); return; }
+      for (let at = 0; at < all.length && socket.writable; at += step) await new Promise(next => socket.write(all.subarray(at, at + step), next));
+    });
+  });
+}
+
 let nextId = 1;
 // A modern request over HTTP. Gives the status, the whole text and the message in it.
 export async function ask(valet, method, params = {}, { capabilities = everything, headers = {}, id = nextId++, signal } = {}) {
@@ -127,9 +151,11 @@ export async function ask(valet, method, params = {}, { capabilities = everythin
   const name = params.name ?? params.uri;
   const response = await post(valet, JSON.stringify(message), { 'mcp-protocol-version': '2026-07-28', 'mcp-method': method,
     ...(name === undefined ? {} : { 'mcp-name': name }), ...headers }, { signal });
-  const json = response.headers['content-type']?.startsWith('text/event-stream')
-    ? response.text.split('\n').filter(line => line.startsWith('data: ')).map(line => JSON.parse(line.slice(6))).at(-1)
-    : response.text && JSON.parse(response.text);
+  const messages = response.headers['content-type']?.startsWith('text/event-stream')
+    ? response.text.split('\n').filter(line => line.startsWith('data: ')).map(line => JSON.parse(line.slice(6)))
+    : response.text ? [JSON.parse(response.text)] : [];
+  for (const message of messages) judgeMessage(message, method);
+  const json = messages.at(-1);
   return { ...response, json, result: json?.result, error: json?.error };
 }
 

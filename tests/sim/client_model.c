@@ -1,5 +1,6 @@
 /* Modern clients: persons who send jobs, get asked, think, and come back, or do not; and some who cheat. */
 #include "tests/sim/client_model.h"
+#include "tests/sim/dialog.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ static const char *elicitation_answer(struct world *world, unsigned number)
 	}
 }
 
-static const char *good_answer(struct world *world, struct span method, unsigned number)
+const char *model_answer(struct world *world, struct span method, unsigned number)
 {
 	if (json_string_is(method, "elicitation/create"))
 		return elicitation_answer(world, number);
@@ -97,7 +98,7 @@ static const char *good_answer(struct world *world, struct span method, unsigned
 		"{\"roots\":[{\"uri\":\"file:///x\",\"v\":%s}],\"_meta\":{\"sim/a\":\"a%u\"}}", payload(world), number);
 }
 
-static const char *bad_answer(struct world *world)
+const char *model_bad_answer(struct world *world)
 {
 	static const char *const bad[] = {"{}", "[]", "null", "\"accept\"", "{\"action\":\"yes\",\"role\":7}",
 		"{\"action\":1,\"roots\":{}}", "{\"action\":\"accept\",\"action\":\"cancel\",\"content\":[]}",
@@ -123,8 +124,8 @@ void write_answers(struct ask *ask, struct span round, unsigned percent, bool ba
 		if (!chance(world, percent))
 			continue;
 		struct answer *answer = ledger_answer(ask, key);
-		answer->value = span_of(
-			bad ? bad_answer(world) : good_answer(world, get(member.value, "method"), answer->number));
+		answer->value = span_of(bad ? model_bad_answer(world)
+					    : model_answer(world, get(member.value, "method"), answer->number));
 		buf_printf(&out, "%s%s:", first ? "" : ",", key.ptr);
 		buf_add_span(&out, answer->value);
 		first = false;
@@ -301,7 +302,7 @@ static void on_comeback(struct world *world, void *arg)
 		come_back(plan, 100);
 		return;
 	}
-	while (plan->cheats < 6 && chance(world, 25))
+	while (!model_of(world)->passed && plan->cheats < 6 && chance(world, 25))
 		cheat(plan);
 	int64_t dice = choose(world, 0, 99);
 	if (dice < 6) {
@@ -361,9 +362,12 @@ static void on_error(struct plan *plan, struct span error)
 
 void model_responded(struct party *party, struct ask *ask, int http_status, struct span message)
 {
-	(void)party;
 	(void)http_status;
 	(void)message;
+	if (party->dialog) {
+		legacy_responded(party, ask);
+		return;
+	}
 	struct plan *plan = ask ? ask->model : NULL;
 	if (!plan || plan->waiting_for != ask)
 		return;
@@ -390,13 +394,13 @@ void model_responded(struct party *party, struct ask *ask, int http_status, stru
 
 void model_notified(struct party *party, struct span message)
 {
-	(void)party;
-	(void)message;
+	if (party->dialog)
+		legacy_notified(party, message);
 }
 
 /* Starting. */
 
-static const char *some_caps(struct world *world)
+const char *model_caps(struct world *world)
 {
 	static const char *const all[] = {
 		"{\"roots\":{},\"sampling\":{\"tools\":{}},\"elicitation\":{\"form\":{},\"url\":{}}}",
@@ -491,7 +495,7 @@ static struct person *add_person(struct world *world)
 	struct person *person = arena_alloc(&world->arena, sizeof(*person));
 	person->world = world;
 	person->principal = (unsigned)choose(world, 1, 3);
-	person->caps = some_caps(world);
+	person->caps = model_caps(world);
 	if (world->policy->tasks && chance(world, 80))
 		person->caps = arena_printf(&world->arena, "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}%s%s",
 			person->caps[1] == '}' ? "" : ",", person->caps + 1);
@@ -516,6 +520,10 @@ void model_start_clients(struct world *world)
 {
 	int64_t persons = choose(world, 1, 4);
 	for (int64_t i = 0; i < persons; i++) {
+		if (model_of(world)->passed && chance(world, 65)) {
+			legacy_start_client(world);
+			continue;
+		}
 		struct person *person = add_person(world);
 		int64_t jobs = choose(world, 1, 5);
 		int64_t spread_ms = chance(world, 50) ? 200 : 60000;
@@ -525,7 +533,7 @@ void model_start_clients(struct world *world)
 			world_at(world, choose(world, 0, 2000), listen, person);
 		if (is_benign(world))
 			continue;
-		if (chance(world, 30))
+		if (!model_of(world)->passed && chance(world, 30))
 			world_at(world, choose(world, 0, 60000), send_bad, person);
 		if (chance(world, 10))
 			world_at(world, choose(world, 0, 60000), vanish, person);
@@ -535,8 +543,11 @@ void model_start_clients(struct world *world)
 void model_stop_clients(struct world *world)
 {
 	for (struct ask *ask = world->ledger->asks; ask; ask = ask->next)
-		if (ask->is_open && ask->job && strcmp(ask->job->method, "subscriptions/listen") == 0)
+		if (ask->is_open && ask->job && !ask->party->dialog &&
+			(model_of(world)->passed || strcmp(ask->job->method, "subscriptions/listen") == 0))
 			ask_cancel(ask);
+	legacy_check(world);
+	legacy_stop_clients(world);
 }
 
 void model_check_jobs(struct world *world)
@@ -546,7 +557,7 @@ void model_check_jobs(struct world *world)
 	for (const struct ask *ask = world->ledger->asks; ask; ask = ask->next) {
 		const struct plan *plan = ask->model;
 		/* Roots that the server wanted for no call may have been asked for one that was running, and then more. */
-		if (plan && !plan->good_end && !(plan->job->link && plan->job->link->confused))
+		if (plan && !ask->party->dialog && !plan->good_end && !(plan->job->link && plan->job->link->confused))
 			world_fail(world, "nothing went wrong, and t%u has no result", plan->job->number);
 	}
 }

@@ -75,14 +75,14 @@ static void write_params(struct world *world, struct question *question, struct 
 	buf_add_text(out, "}");
 }
 
-static bool is_declared(const struct link *link, const struct question *question)
+static bool is_declared(const struct capabilities *caps, const struct question *question)
 {
 	const struct capability_need need = {.kind = question->kind, .url = question->url, .tools = question->tools};
-	return capabilities_cover(&link->caps, &need);
+	return capabilities_cover(caps, &need);
 }
 
 /* A kind that the client declared, or, seldom, one that it did not. false if there is none. */
-static bool choose_kind(struct link *link, struct question *question)
+static bool choose_kind(struct link *link, const struct capabilities *caps, struct question *question)
 {
 	struct world *world = link->world;
 	bool undeclared = chance(world, nature_of(link)->undeclared);
@@ -91,7 +91,7 @@ static bool choose_kind(struct link *link, struct question *question)
 		question->url = question->kind == POLICY_ELICITATION && chance(world, 30);
 		question->tools = question->kind == POLICY_SAMPLING && chance(world, 30);
 		question->no_schema = question->kind == POLICY_ELICITATION && !question->url && chance(world, 20);
-		if (is_declared(link, question) != undeclared)
+		if (is_declared(caps, question) != undeclared)
 			return true;
 	}
 	return false;
@@ -104,12 +104,19 @@ static void send_question(struct server *server, struct handler *handler, struct
 	struct buf params = {0};
 	question->id = question_id(server, question);
 	question->of_task = handler && handler->as_task;
-	if (chance(world, 20))
+	if (!server->modern && chance(world, 20))
 		question->progress_token = arena_printf(&world->arena, "\"k%u\"", question->number);
 	write_params(world, question, &params);
 	struct pending *pending = arena_alloc(&world->arena, sizeof(*pending));
-	*pending = (struct pending){server->pending, question, handler};
+	*pending = (struct pending){.next = server->pending, .question = question, .handler = handler};
 	server->pending = pending;
+	if (server->modern) { /* it waits for the end of the round */
+		question->id = arena_printf(&world->arena, "\"k%u\"", question->number);
+		pending->entry = span_of(arena_printf(&world->arena, "{\"method\":\"%s\",\"params\":{%.*s}}",
+			methods[question->kind], (int)params.len, params.data));
+		buf_free(&params);
+		return;
+	}
 	bool streams = world->has_streams && nature_of(server->link)->streams_used;
 	server_say(server->link, handler && streams ? handler->id : 0,
 		"{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"%s\",\"params\":{%.*s}}", question->id,
@@ -120,7 +127,7 @@ static void send_question(struct server *server, struct handler *handler, struct
 void server_ask(struct server *server, struct handler *handler)
 {
 	struct question *question = ledger_question(server->link, handler ? handler->job : NULL, POLICY_ROOTS);
-	if (choose_kind(server->link, question))
+	if (choose_kind(server->link, server->modern ? &handler->caps : &server->link->caps, question))
 		send_question(server, handler, question);
 	else
 		question->state = QUESTION_VOID;
@@ -161,7 +168,7 @@ static void withdraw(struct handler *handler, bool silently)
 	if (!pending)
 		return;
 	server_take_pending(server, span_of(pending->question->id));
-	if (!silently)
+	if (!silently && !server->modern)
 		server_say(server->link, 0,
 			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":%s,"
 			"\"reason\":\"timeout\"}}",
@@ -188,9 +195,11 @@ static void finish_with_result(struct handler *handler, bool is_error)
 {
 	struct world *world = handler->server->link->world;
 	const char *meta = arena_printf(&world->arena, "\"_meta\":{\"sim/r\":\"t%u\"}", handler->job->number);
-	const char *forged = chance(world, 10) ? "\"resultType\":\"input_required\",\"inputRequests\":{},"
-						 "\"requestState\":\"forged\","
-					       : "";
+	const char *forged = handler->server->modern
+				     ? chance(world, 90) ? "\"resultType\":\"complete\",\"ttlMs\":5," : ""
+			     : chance(world, 10) ? "\"resultType\":\"input_required\",\"inputRequests\":{},"
+						   "\"requestState\":\"forged\","
+						 : "";
 	const char *member = strcmp(handler->method, "resources/read") == 0 ? "contents"
 			     : strcmp(handler->method, "prompts/get") == 0  ? "messages"
 									    : "content";
@@ -222,6 +231,10 @@ static void finish_with_urls(struct handler *handler)
 {
 	struct world *world = handler->server->link->world;
 	unsigned number = handler->job->number;
+	if (handler->server->modern) {
+		finish_with_error(handler);
+		return;
+	}
 	const char *second = chance(world, 40)
 				     ? ",{\"mode\":\"url\",\"message\":\"and\",\"elicitationId\":\"v\",\"url\":"
 				       "\"https://y.example\"}"
@@ -249,10 +262,68 @@ struct waited {
 	unsigned waits;
 };
 
+/* A modern server's round: what it wants to know, or only that the client comes back. */
+static void ask_in_result(struct handler *handler)
+{
+	struct link *link = handler->server->link;
+	struct buf out = {0};
+	handler->waiting = true;
+	handler->state =
+		arena_printf(&link->world->arena, "\"h%llu-%u\"", (unsigned long long)handler->id, handler->at);
+	for (const struct pending *pending = handler->server->pending; pending; pending = pending->next)
+		if (pending->handler == handler)
+			buf_printf(&out, "%s%s:%.*s", out.len ? "," : "", pending->question->id,
+				(int)pending->entry.len, pending->entry.ptr);
+	server_say(link, handler->id,
+		"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"resultType\":\"input_required\",%s%.*s%"
+		"s\"requestState\":%s}}",
+		(unsigned long long)handler->id, out.len ? "\"inputRequests\":{" : "", (int)out.len,
+		out.len ? out.data : "", out.len ? "}," : "", handler->state);
+	buf_free(&out);
+}
+
+void handler_take_meta(struct handler *handler, struct span meta)
+{
+	struct error error;
+	struct span token = get(meta, "progressToken"), caps = get(meta, "io.modelcontextprotocol/clientCapabilities");
+	handler->wants_progress = token.ptr && json_integer(token, &handler->token);
+	handler->logs = !handler->server->modern || get(meta, "io.modelcontextprotocol/logLevel").ptr;
+	handler->caps = (struct capabilities){0};
+	if (caps.ptr && capabilities_read(&handler->caps, caps, &error))
+		handler->caps = (struct capabilities){0};
+}
+
+void handler_retry(struct handler *handler, uint64_t id, struct span params)
+{
+	struct server *server = handler->server;
+	struct span answers = get(params, "inputResponses");
+	struct pending *next;
+	handler->id = id;
+	handler->state = NULL;
+	handler_take_meta(handler, get(params, "_meta"));
+	for (struct pending *pending = server->pending; pending; pending = next) {
+		next = pending->next;
+		const char *key = pending->question->id;
+		const char *plain = arena_printf(&server->link->world->arena, "%.*s", (int)strlen(key) - 2, key + 1);
+		if (pending->handler == handler && get(answers, plain).ptr)
+			server_take_pending(server, span_of(key));
+	}
+	if (server_first_pending(server, handler))
+		ask_in_result(handler);
+	else
+		handler_go_on(handler, false);
+}
+
 /* true if the handler goes on at once. */
 static bool await(struct handler *handler, int64_t timeout_ms)
 {
 	struct world *world = handler->server->link->world;
+	if (handler->server->modern) {
+		if (!server_first_pending(handler->server, handler) && chance(world, 80))
+			return true;
+		ask_in_result(handler);
+		return false;
+	}
 	if (!server_first_pending(handler->server, handler))
 		return true;
 	handler->waiting = true;
@@ -310,10 +381,12 @@ static bool take_step(struct handler *handler, const struct step *step)
 		progress(handler);
 		return true;
 	case STEP_LOG:
-		server_say(link, handler->id,
-			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"warning\","
-			"\"data\":\"L:t%u\"}}",
-			handler->job->number);
+		if (handler->logs)
+			server_say(link, handler->id,
+				"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+				"message\",\"params\":{\"level\":\"warning\","
+				"\"data\":\"L:t%u\"}}",
+				handler->job->number);
 		return true;
 	case STEP_WITHDRAW:
 		withdraw(handler, false);
@@ -341,7 +414,10 @@ static bool take_step(struct handler *handler, const struct step *step)
 static void run_handler(struct world *world, void *arg)
 {
 	struct handler *handler = arg;
+	const struct sent *sent = link_find_sent(handler->server->link, handler->id);
 	(void)world;
+	if (handler->server->modern && sent && sent->forgotten)
+		handler->over = true; /* its stream was closed */
 	while (handler->server->link->open && !handler->over && !handler->waiting && handler->at < handler->count)
 		if (!take_step(handler, &handler->steps[handler->at++]))
 			return;

@@ -31,6 +31,7 @@ struct pending {
 	struct pending *next;
 	struct question *question;
 	struct handler *handler;
+	struct span entry; /* of inputRequests, where the server is modern */
 };
 
 struct handler {
@@ -41,9 +42,12 @@ struct handler {
 	const char *method;
 	bool wants_progress, waiting, over, ignores_cancel;
 	bool as_task;
-	int64_t token;	    /* for progress */
-	uint64_t result_id; /* of the request for the task's result; 0: none yet */
-	const char *body;   /* of the task's result, for when it is asked for */
+	bool logs;		  /* the client wants log messages */
+	struct capabilities caps; /* of a modern server: the request's */
+	const char *state;	  /* the same: of the round that waits, as spelled, or NULL */
+	int64_t token;		  /* for progress */
+	uint64_t result_id;	  /* of the request for the task's result; 0: none yet */
+	const char *body;	  /* of the task's result, for when it is asked for */
 	unsigned progress;
 	struct step steps[MAX_STEPS];
 	unsigned count, at;
@@ -56,7 +60,14 @@ struct server {
 	struct pending *pending;
 	unsigned next_id;
 	unsigned strays;
+	bool modern;
 };
+
+/* server_model.c: a call begins, or is cancelled. */
+void server_start(struct server *server, const struct message *message, uint64_t id);
+void server_cancel(struct server *server, struct span params);
+/* modern_server.c */
+void modern_from_proxy(struct server *server, const struct message *message);
 
 struct nature *nature_of(const struct link *link);
 void server_say(struct link *link, uint64_t stream, const char *format, ...) PRINTF_LIKE(3, 4);
@@ -66,6 +77,10 @@ void handler_start(struct handler *handler);
 /* All that it waited for is answered. */
 void handler_go_on(struct handler *handler, bool give_up);
 void handler_cancel(struct handler *handler);
+/* The answers to a modern server's questions. */
+void handler_retry(struct handler *handler, uint64_t id, struct span params);
+/* Takes from a request what each one of a call brings anew. */
+void handler_take_meta(struct handler *handler, struct span meta);
 /* Somebody asks for the result of the task. */
 void handler_fetch(struct handler *handler, uint64_t id);
 

@@ -24,9 +24,12 @@ struct job {
 	struct round *rounds;
 	struct question *questions;
 
-	struct link *link; /* where the server got it */
+	struct dialog *dialog; /* of a legacy client, or NULL */
+	struct span state;     /* that a modern server gave last, as spelled, or a NULL ptr */
+	struct link *link;     /* where the server got it */
 	uint64_t upstream_id;
 	unsigned sends, urls_required;	/* how often upstream; how often answered -32042 */
+	unsigned rounds_asked;		/* by a modern server */
 	bool answered, cancelled, lost; /* upstream */
 	struct span result, error;	/* the server's */
 	double progress;
@@ -78,13 +81,15 @@ struct question {
 	struct span params; /* or a NULL ptr */
 	enum question_state state;
 	bool was_asked;
+	const char *down_id; /* as the legacy client of a modern server sees it, or NULL */
 	int64_t open_ms;
 	struct span result, error; /* what it was answered */
 };
 
 struct answer {
 	unsigned number;
-	struct ask *ask;
+	struct ask *ask;	   /* that brings it, or NULL: the response to a question */
+	struct question *question; /* that one then */
 	struct span key, value;
 	struct link *used_by; /* where it went */
 	unsigned used;
@@ -97,9 +102,10 @@ struct ledger {
 	struct party *parties;
 	struct ask *asks;
 	struct job *jobs;
+	struct dialog *dialogs;
 	struct answer *answers[MAX_ANSWERS];
 	struct question *questions[MAX_QUESTIONS];
-	unsigned job_count, answer_count, question_count, link_count, ask_count, finished_count;
+	unsigned job_count, answer_count, question_count, link_count, ask_count, finished_count, dialog_count;
 	bool keys_by_policy, fixed_answers; /* the policy names input requests; answers for the client */
 	bool reruns;			    /* the policy lets lost calls run again */
 	bool shut_down, clock_set, over;
@@ -109,6 +115,10 @@ void ledger_init(struct world *world);
 struct job *ledger_job(struct world *world, unsigned principal, const char *method, const char *name);
 struct question *ledger_question(struct link *link, struct job *job, enum policy_kind kind);
 struct answer *ledger_answer(struct ask *ask, struct span key);
+/* A legacy client's. */
+struct answer *ledger_answer_question(struct world *world, struct question *question);
+/* The open question of this link with this id, or NULL. */
+struct question *ledger_find_question(struct link *link, struct span id);
 
 /* The question with this mark: on `link` (NULL: on any) and in `state` if there is one, else the first; NULL if there is none. */
 struct question *ledger_marked(
@@ -123,6 +133,20 @@ struct ask *ledger_responded(struct party *party, int http_status, struct span t
 
 /* What tasks/get has asked under this key, which is spelled with its quotes; NULL if nothing. */
 struct entry *ledger_task_entry(const struct job *job, struct span key);
+
+/* ledger_passed.c: what is passed through. */
+
+/* To the server, on a connection of a legacy client, or to a modern one. false: the connection is bridged. */
+bool ledger_pass_up(
+	struct link *link, const struct message *message, uint64_t request_id, struct span text, bool dropped);
+/* From the server: a message is about to come, and has come. */
+void ledger_pass_down(struct link *link, const struct message *message, struct span text);
+void ledger_passed_down(struct link *link);
+/* To a legacy client. *ask is that of a response. false: it has had the message before. */
+bool ledger_to_legacy(struct party *party, int http_status, struct span text, struct ask **ask);
+/* The response of a modern server to a modern client. */
+void ledger_check_through(struct ask *ask, int http_status);
+void ledger_check_dialogs(struct world *world);
 
 /* After every step, and at the end. */
 void ledger_check_step(struct world *world);

@@ -205,7 +205,7 @@ static void take_request(struct link *link, uint64_t request_id, const struct me
 	if (link_find_sent(link, request_id))
 		world_fail(world, "request id %llu was used twice", (unsigned long long)request_id);
 	struct sent *sent = arena_alloc(&world->arena, sizeof(*sent));
-	sent->id = request_id;
+	sent->id = sent->request = request_id;
 	sent->method = method_name(world, message->method);
 	sent->next = link->sent;
 	link->sent = sent;
@@ -293,7 +293,7 @@ static void take_notification(struct link *link, const struct message *message)
 
 /* From the core: answers. */
 
-static struct question *find_question(struct link *link, struct span id)
+struct question *ledger_find_question(struct link *link, struct span id)
 {
 	const struct ledger *ledger = link->world->ledger;
 	for (unsigned i = ledger->question_count; i; i--)
@@ -397,7 +397,7 @@ static void take_answer(struct link *link, const struct message *message)
 	struct world *world = link->world;
 	if (message->id.ptr && message->id.len > 3 && memcmp(message->id.ptr, "\"x-", 3) == 0)
 		return; /* pings and unknown requests */
-	struct question *question = find_question(link, message->id);
+	struct question *question = ledger_find_question(link, message->id);
 	if (!question) {
 		world_fail(world, "invariant 3: an answer to %.*s, which is not open", (int)message->id.len,
 			message->id.ptr);
@@ -429,6 +429,8 @@ void ledger_to_server(struct link *link, enum upstream_kind kind, uint64_t reque
 	if ((kind == UPSTREAM_REQUEST) != (message.kind == MESSAGE_REQUEST) ||
 		(kind == UPSTREAM_RESPONSE) != (message.kind == MESSAGE_RESPONSE))
 		world_fail(world, "a message was sent as another kind");
+	if (ledger_pass_up(link, &message, request_id, text, dropped))
+		return;
 	if (message.kind == MESSAGE_REQUEST)
 		take_request(link, request_id, &message, dropped);
 	else if (message.kind == MESSAGE_NOTIFICATION)
@@ -513,7 +515,7 @@ static void server_asks(struct link *link, const struct message *message, uint64
 		ledger_marked(link->world->ledger, mark_of(message->params, "sim/q", 'q'), link, QUESTION_NEW);
 	if (!question || question->state != QUESTION_NEW)
 		return;
-	if (find_question(link, message->id)) { /* the id of another open one: it is ignored */
+	if (ledger_find_question(link, message->id)) { /* the id of another open one: it is ignored */
 		question->state = QUESTION_VOID;
 		return;
 	}
@@ -529,7 +531,7 @@ static void server_notifies(struct link *link, const struct message *message)
 {
 	if (json_string_is(message->method, "notifications/cancelled")) {
 		struct span id = get(message->params, "requestId");
-		struct question *question = id.ptr ? find_question(link, id) : NULL;
+		struct question *question = id.ptr ? ledger_find_question(link, id) : NULL;
 		if (question)
 			question->state = QUESTION_WITHDRAWN;
 	}
@@ -541,6 +543,9 @@ static void take_from_server(struct link *link, struct span value, uint64_t stre
 	struct json_index index = {0};
 	struct error error;
 	if (message_parse(&message, value, &index, &error))
+		return;
+	ledger_pass_down(link, &message, value);
+	if (link->modern)
 		return;
 	if (message.kind == MESSAGE_RESPONSE)
 		server_answers(link, &message);
@@ -560,7 +565,7 @@ void ledger_from_server(struct link *link, struct span text, uint64_t stream)
 		take_from_server(link, value, stream);
 		return;
 	}
-	if (!link->version || strcmp(link->version, "2025-03-26") != 0)
+	if (!link->dialog && !link->modern && (!link->version || strcmp(link->version, "2025-03-26") != 0))
 		return; /* a batch where there are none: ignored as a whole */
 	struct json_walk walk = json_walk(value, NULL);
 	while (json_next_element(&walk, &element))
@@ -574,7 +579,7 @@ void ledger_link_over(struct link *link, bool by_core)
 		struct question *question = ledger->questions[i];
 		if (question->link != link || question->state != QUESTION_OPEN)
 			continue;
-		if (by_core && !ledger->over)
+		if (by_core && !ledger->over && !link->dialog && !link->modern)
 			world_fail(link->world, "invariant 3: the proxy closed s%u without an answer to q%u",
 				link->number, question->number);
 		question->state = QUESTION_VOID;

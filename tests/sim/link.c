@@ -32,6 +32,14 @@ static void post(struct link *link, struct letter letter, int64_t extra_ms)
 	world_at(world, at_ms - world->now_ms, deliver, copy);
 }
 
+static struct sent *find_request(const struct link *link, uint64_t request)
+{
+	struct sent *sent = link->sent;
+	while (sent && sent->request != request)
+		sent = sent->next;
+	return sent;
+}
+
 static void deliver(struct world *world, void *arg)
 {
 	struct letter *letter = arg;
@@ -43,6 +51,9 @@ static void deliver(struct world *world, void *arg)
 		world->driver->from_proxy(link, letter->text);
 		break;
 	case LETTER_IN: {
+		struct sent *of = find_request(link, letter->stream);
+		if (link->modern && of && of->forgotten)
+			break; /* its stream is closed */
 		world_trace(world, "s%u < %.*s%s", link->number, (int)letter->text.len, letter->text.ptr,
 			letter->stream ? "  (on a stream)" : "");
 		ledger_from_server(link, letter->text, letter->stream);
@@ -51,6 +62,7 @@ static void deliver(struct world *world, void *arg)
 		memcpy(exact, letter->text.ptr, letter->text.len);
 		session_on_message(link->session, (struct span){exact, letter->text.len}, letter->stream);
 		free(exact);
+		ledger_passed_down(link);
 		break;
 	}
 	case LETTER_LOSS:
@@ -60,7 +72,7 @@ static void deliver(struct world *world, void *arg)
 		session_on_lost(link->session, letter->http_status, letter->why);
 		break;
 	case LETTER_BROKEN_STREAM: {
-		struct sent *sent = link_find_sent(link, letter->stream);
+		struct sent *sent = find_request(link, letter->stream);
 		world_trace(world, "s%u: the stream of request %llu broke", link->number,
 			(unsigned long long)letter->stream);
 		if (sent && sent->job)
@@ -76,11 +88,14 @@ static void deliver(struct world *world, void *arg)
 
 void link_receive(struct link *link, struct span text, uint64_t stream)
 {
+	const struct sent *sent = link_find_sent(link, stream);
 	if (link->open)
 		post(link,
 			(struct letter){.what = LETTER_IN,
 				.text = arena_copy(&link->world->arena, text),
-				.stream = link->world->has_streams ? stream : 0},
+				.stream = !link->world->has_streams ? 0
+					  : sent		    ? sent->request
+								    : stream},
 			0);
 }
 
@@ -103,9 +118,10 @@ void link_lose(struct link *link, int http_status, const char *why)
 	post(link, (struct letter){.what = LETTER_LOSS, .http_status = http_status, .why = why}, 0);
 }
 
-void link_fail_request(struct link *link, uint64_t request_id)
+void link_fail_request(struct link *link, uint64_t id)
 {
-	post(link, (struct letter){.what = LETTER_BROKEN_STREAM, .stream = request_id}, 0);
+	const struct sent *sent = link_find_sent(link, id);
+	post(link, (struct letter){.what = LETTER_BROKEN_STREAM, .stream = sent ? sent->request : id}, 0);
 }
 
 struct sent *link_find_sent(const struct link *link, uint64_t id)
@@ -130,6 +146,7 @@ static struct upstream *on_open(void *ctx, struct session *session, struct error
 	link->session = session;
 	link->number = ++world->ledger->link_count;
 	link->open = true;
+	link->modern = session_is_modern(session);
 	const char *credentials = session_authorization(session);
 	if (!credentials || sscanf(credentials, "principal %u", &link->principal) != 1)
 		world_fail(world, "a session without its client's credentials");
@@ -159,7 +176,7 @@ static int on_send(struct upstream *upstream, enum upstream_kind kind, uint64_t 
 static void on_establish(struct upstream *upstream, const char *version)
 {
 	struct link *link = (struct link *)upstream;
-	if (!link->initialized || strcmp(version, link->version) != 0)
+	if (!link->modern && (!link->initialized || strcmp(version, link->version) != 0))
 		world_fail(link->world, "establish(%s) before the handshake ended with that revision", version);
 	link->world->driver->establish(link, version);
 }
@@ -167,7 +184,7 @@ static void on_establish(struct upstream *upstream, const char *version)
 static void on_forget(struct upstream *upstream, uint64_t request_id)
 {
 	struct link *link = (struct link *)upstream;
-	struct sent *sent = link_find_sent(link, request_id);
+	struct sent *sent = find_request(link, request_id);
 	if (!link->open)
 		world_fail(link->world, "forget() on a connection that is closed");
 	if (sent)

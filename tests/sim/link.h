@@ -9,11 +9,14 @@
 /* A request that the core sent. */
 struct sent {
 	struct sent *next;
-	uint64_t id;
+	uint64_t id;	  /* in the message */
+	uint64_t request; /* as the core names it to the transport */
 	const char *method;
 	struct job *job; /* or NULL */
 	bool answered, cancelled, forgotten;
 	bool wants_progress;
+	struct span outcome; /* of a modern server: result or error */
+	bool has_error;
 };
 
 struct link {
@@ -23,6 +26,8 @@ struct link {
 	unsigned number;
 	unsigned principal;
 	bool open;
+	bool modern;	       /* the core takes the server for a modern one */
+	struct dialog *dialog; /* the legacy client's, or NULL */
 	bool refused, agreed, initialized, established;
 	const char *version; /* agreed */
 	struct capabilities caps;
@@ -37,11 +42,12 @@ struct link {
 const struct upstream_ops *link_ops(bool has_streams);
 
 /* What a server or its transport does. All but the first happen when the messages before them have arrived. */
+/* `stream` is the id that the message of the request has. */
 void link_receive(struct link *link, struct span text, uint64_t stream);
 void link_established_now(struct link *link);
 void link_establish(struct link *link, int64_t delay_ms);
 void link_lose(struct link *link, int http_status, const char *why);
-void link_fail_request(struct link *link, uint64_t request_id);
+void link_fail_request(struct link *link, uint64_t id);
 
 struct sent *link_find_sent(const struct link *link, uint64_t id);
 

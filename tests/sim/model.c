@@ -22,6 +22,7 @@ const struct driver model_driver = {
 	.closed = model_closed,
 	.notified = model_notified,
 	.responded = model_responded,
+	.hung_up = legacy_hung_up,
 };
 
 static void choose_faults(struct world *world, struct nature *nature)
@@ -91,9 +92,6 @@ static void choose_policy(struct world *world, bool benign)
 	policy->upstream.overlap_ms = chance(world, 50) ? 1000 : chance(world, 50) ? -1 : choose(world, 0, 5000);
 	policy->upstream.attribution = (enum policy_attribution)choose(world, 0, 2);
 	limits->pool = (unsigned)choose(world, 1, 3);
-	policy->tasks = chance(world, 30);
-	if (policy->tasks)
-		rule->task_after_ms = chance(world, 50) ? 0 : choose(world, 1, 5000);
 	if (benign)
 		return;
 	struct model *model = world->model;
@@ -149,7 +147,8 @@ static void reload(struct world *world, void *arg)
 	struct keyring *ring = keyring_parse(span_of(keys), "keys", NULL);
 	if (!policy || !ring)
 		abort();
-	policy->legacy_clients = POLICY_LEGACY_REFUSE;
+	policy->legacy_clients = world->policy->legacy_clients;
+	policy->upstream.era = world->policy->upstream.era;
 	world_trace(world, "reload");
 	proxy_reload(world->proxy, policy, ring);
 	policy_unref(policy);
@@ -173,12 +172,63 @@ static void shut_down(struct world *world, void *arg)
 	proxy_shutdown(world->proxy);
 }
 
-void model_run(struct world *world)
+/* The server becomes another one, of the other era. */
+static void change_era(struct world *world, void *arg)
+{
+	struct model *model = world->model;
+	(void)arg;
+	model->nature.modern = !model->nature.modern;
+	world_trace(world, "the server is replaced: it is %s now", model->nature.modern ? "modern" : "legacy");
+	for (struct link *link = world->ledger->links; link; link = link->next)
+		if (link->open)
+			link_lose(link, 0, "the simulated server was replaced");
+}
+
+/* Legacy clients, or a modern server, or both. */
+static void choose_passed(struct world *world)
+{
+	struct model *model = world->model;
+	struct policy *policy = world->policy;
+	struct nature *nature = &model->nature;
+	nature->modern = chance(world, 60);
+	nature->tasks = false;
+	policy->legacy_clients = POLICY_LEGACY_SERVE;
+	policy->upstream.era = chance(world, 40) ? POLICY_ERA_AUTO
+			       : nature->modern	 ? POLICY_ERA_MODERN
+						 : POLICY_ERA_LEGACY;
+	if (nature->benign)
+		return;
+	if (policy->upstream.era == POLICY_ERA_AUTO && chance(world, 30))
+		world_at(world, choose(world, 0, 60000), change_era, NULL);
+	if (chance(world, 20))
+		policy->limits.replay_bytes = (size_t)choose(world, 0, 4000);
+	if (chance(world, 20))
+		policy->limits.legacy_sessions = (unsigned)choose(world, 1, 2);
+	if (chance(world, 20))
+		policy->deadlines.probe_ms = choose(world, 10, 1000);
+	world->deaf = chance(world, 20) ? 5 : 0;
+	world->breaks = chance(world, 20) ? 5 : 0;
+}
+
+static void choose_tasks(struct world *world)
+{
+	struct policy *policy = world->policy;
+	policy->tasks = chance(world, 30);
+	if (policy->tasks)
+		policy->defaults.task_after_ms = chance(world, 50) ? 0 : choose(world, 1, 5000);
+}
+
+void model_run(struct world *world, bool passed)
 {
 	struct model *model = arena_alloc(&world->arena, sizeof(*model));
 	world->model = model;
 	choose_nature(world, &model->nature);
 	choose_policy(world, model->nature.benign);
+	model->passed = passed;
+	if (passed)
+		choose_passed(world);
+	else
+		choose_tasks(world);
 	world->has_streams = chance(world, 40);
 	world->late_turns = chance(world, 30);
 	/* What a benign server asks at once has to arrive within the time of gathering. */

@@ -20,6 +20,7 @@ struct nature {
 	const char *version;
 	bool roots_at_once, roots_later;
 	bool knows_no_ping;
+	bool modern;	   /* it speaks 2026-07-28 */
 	bool tasks;	   /* every tool has to be called as a task */
 	bool streams_used; /* says on which stream a request comes */
 	unsigned ignores_cancel, answers_cancelled, crashes, undeclared, strays, malformed, full_queue, no_open;
@@ -32,6 +33,7 @@ struct model {
 	unsigned person_count;
 	unsigned plans, plans_over;
 	bool keys_ahead;
+	bool passed;  /* sessions are passed through */
 	bool actions; /* the policy decides about questions, and is not reloaded */
 };
 
@@ -49,6 +51,20 @@ void model_start_clients(struct world *world);
 void model_notified(struct party *party, struct span message);
 void model_responded(struct party *party, struct ask *ask, int http_status, struct span message);
 void model_stop_clients(struct world *world);
+struct person;
+/* A good answer to a question of this method, marked with its number. */
+const char *model_answer(struct world *world, struct span method, unsigned number);
+const char *model_bad_answer(struct world *world);
+const char *model_caps(struct world *world);
+
+/* legacy_model.c */
+void legacy_start_client(struct world *world);
+void legacy_notified(struct party *party, struct span message);
+void legacy_responded(struct party *party, struct ask *ask);
+void legacy_hung_up(struct party *party);
+void legacy_stop_clients(struct world *world);
+void legacy_check(struct world *world);
+
 /* Answers to a benign run's jobs that did not come. */
 void model_check_jobs(struct world *world);
 

@@ -1,5 +1,6 @@
 #include "tests/sim/party.h"
 
+#include "tests/sim/dialog.h"
 #include "tests/sim/ledger.h"
 
 #include <sodium.h>
@@ -82,6 +83,24 @@ static void add_meta(const struct ask *ask, struct buf *out)
 	buf_add_text(out, "}");
 }
 
+/* A legacy client's: there is nothing in `_meta` but our mark. */
+static struct span ask_write_plain(const struct ask *ask)
+{
+	struct buf out = {0};
+	buf_printf(&out, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"%s\",\"params\":{", ask->id, ask->job->method);
+	if (ask->job->params.len) {
+		buf_add_span(&out, ask->job->params);
+		buf_add_text(&out, ",");
+	}
+	buf_printf(&out, "\"_meta\":{\"sim/t\":\"t%u\"", ask->job->number);
+	if (ask->progress_token)
+		buf_printf(&out, ",\"progressToken\":%s", ask->progress_token);
+	buf_add_text(&out, "}}}");
+	struct span text = arena_copy(&ask->world->arena, buf_span(&out));
+	buf_free(&out);
+	return text;
+}
+
 static struct span ask_write(const struct ask *ask)
 {
 	struct buf out = {0};
@@ -124,9 +143,10 @@ static struct span header_value(struct world *world, struct span name)
 	return span_of(arena_printf(&world->arena, "=?base64?%s?=", encoded));
 }
 
-static enum received give(struct party *party, struct span text, const struct request_headers *headers)
+enum received party_give(struct party *party, struct span text, const struct request_headers *headers)
 {
-	world_trace(party->world, "c%u > %.*s", party->principal, (int)text.len, text.ptr);
+	world_trace(party->world, "%c%u > %.*s", party->dialog ? 'd' : 'c',
+		party->dialog ? party->dialog->number : party->principal, (int)text.len, text.ptr);
 	char *exact = malloc(text.len ? text.len : 1);
 	if (text.len)
 		memcpy(exact, text.ptr, text.len);
@@ -143,6 +163,14 @@ static void enter(struct ask *ask)
 	ask->world->ledger->asks = ask;
 }
 
+static void send_plain(struct ask *ask)
+{
+	struct span text = ask_write_plain(ask);
+	parcel_add(ask->world, &ask->party->dialog->up, text)->ask = ask;
+	if (dialog_give(ask->party, text) == RECEIVED_NOTIFICATION)
+		world_fail(ask->world, "a request was taken for a notification: %.*s", (int)text.len, text.ptr);
+}
+
 void ask_send(struct ask *ask)
 {
 	struct request_headers headers = {
@@ -154,12 +182,16 @@ void ask_send(struct ask *ask)
 	else if (ask->job->name.ptr)
 		headers.name = header_value(ask->world, ask->job->name);
 	enter(ask);
-	struct span text = ask_write(ask);
 	if (!ask->job->has_caps) {
 		ask->job->has_caps = true;
 		ask->job->caps = ask->caps;
 	}
-	enum received received = give(ask->party, text, ask->party->over_http ? &headers : NULL);
+	if (ask->party->dialog) {
+		send_plain(ask);
+		return;
+	}
+	struct span text = ask->sent_text = ask_write(ask);
+	enum received received = party_give(ask->party, text, ask->party->over_http ? &headers : NULL);
 	/* A policy without tasks may have come, and the last of them gone. */
 	bool is_no_more = ask->task_method && ask->http_status == 404;
 	if (received != RECEIVED_REQUEST && !is_no_more)
@@ -176,7 +208,7 @@ struct ask *party_send_bad(struct party *party, const char *id, struct span text
 	ask->id = id;
 	ask->must_fail = true;
 	enter(ask);
-	if (give(party, text, headers) != RECEIVED_INVALID)
+	if (party_give(party, text, headers) != RECEIVED_INVALID)
 		world_fail(world, "a bad request was taken for a good one: %.*s", (int)text.len, text.ptr);
 	if (ask->is_open)
 		world_fail(world, "invariant 1: a bad request was not answered: %.*s", (int)text.len, text.ptr);
@@ -185,14 +217,14 @@ struct ask *party_send_bad(struct party *party, const char *id, struct span text
 
 void party_notify(struct party *party, struct span text)
 {
-	if (give(party, text, NULL) != RECEIVED_NOTIFICATION)
+	if (party_give(party, text, NULL) != RECEIVED_NOTIFICATION)
 		world_fail(party->world, "a notification was not taken for one: %.*s", (int)text.len, text.ptr);
 }
 
 void ask_cancel(struct ask *ask)
 {
 	struct party *party = ask->party;
-	if (party->over_http) {
+	if (party->over_http && !party->dialog) {
 		party_vanish(party);
 		return;
 	}
@@ -200,10 +232,14 @@ void ask_cancel(struct ask *ask)
 		ask->is_open = false;
 		ask->is_gone = true;
 	}
-	party_notify(party, span_of(arena_printf(&ask->world->arena,
-				    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":"
-				    "{\"requestId\":%s,\"_meta\":{}}}",
-				    ask->id)));
+	struct span text = span_of(arena_printf(&ask->world->arena,
+		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+		"cancelled\",\"params\":{\"requestId\":%s,\"_meta\":{}}}",
+		ask->id));
+	if (party->dialog)
+		dialog_say(party->dialog, text);
+	else
+		party_notify(party, text);
 }
 
 void party_vanish(struct party *party)
@@ -214,8 +250,9 @@ void party_vanish(struct party *party)
 	party->gone = true;
 	for (struct ask *ask = party->world->ledger->asks; ask; ask = ask->next)
 		if (ask->party == party && ask->is_open) {
-			ask->is_open = false;
-			ask->is_gone = true;
+			ask->detached = party->dialog && party->over_http;
+			ask->is_open = ask->detached;
+			ask->is_gone = !ask->detached;
 		}
 	client_gone(party->world->proxy, &party->client);
 }

@@ -13,6 +13,14 @@ struct party {
 	unsigned principal;
 	bool over_http;
 	bool gone;
+	struct dialog *dialog;	   /* of a legacy client, or NULL */
+	bool reads;		   /* it is a GET */
+	struct party *resumes;	   /* whose stream it reads, or NULL */
+	bool finished;		   /* the core has hung up */
+	const char *last_event_id; /* a header, or NULL */
+	uint64_t event;		   /* the newest that came here, or 0 */
+	const char *event_id;	   /* its id */
+	const char *first_event_id;
 };
 
 /* One request, and its one response. */
@@ -34,8 +42,11 @@ struct ask {
 	bool must_fail;		    /* the only right response is an error */
 	bool must_work;		    /* the state is good and unused: no word of it being unverifiable, used or wrong */
 	bool is_open, is_gone, acknowledged;
+	bool detached;	       /* its connection broke; a legacy client may resume it */
+	struct sent *upstream; /* its request to a modern server, or NULL */
 	double progress;
 	bool has_progress;
+	struct span sent_text;
 	struct span response; /* the whole message */
 	int http_status;
 	void *model;
@@ -45,6 +56,8 @@ struct party *party_new(struct world *world, unsigned principal, bool over_http)
 /* A request for a job, to be filled in and sent. `caps` is the text of clientCapabilities. */
 struct ask *ask_new(struct party *party, struct job *job, const char *caps);
 void ask_send(struct ask *ask);
+/* Any message. */
+enum received party_give(struct party *party, struct span text, const struct request_headers *headers);
 /* A message that is no good request; it has one response, an error, under `id` (NULL: without an id). */
 struct ask *party_send_bad(
 	struct party *party, const char *id, struct span text, const struct request_headers *headers);

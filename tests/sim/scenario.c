@@ -94,8 +94,11 @@ static void play_client(struct scenario *scenario, char **words)
 	}
 	struct actor *actor = &scenario->actors[scenario->actor_count++];
 	*actor = (struct actor){.name = words[0], .principal = 1, .over_http = true, .caps = "{}"};
+	bool legacy = false;
 	for (words++; *words; words++) {
-		if (word_is(words, "stdio"))
+		if (word_is(words, "legacy"))
+			legacy = true;
+		else if (word_is(words, "stdio"))
 			actor->over_http = false;
 		else if (word_is(words, "principal") && words[1])
 			actor->principal = (unsigned)atoi(*++words);
@@ -104,7 +107,11 @@ static void play_client(struct scenario *scenario, char **words)
 		else
 			scenario_fail(scenario, "not understood: %s", *words);
 	}
+	if (legacy)
+		scenario->world->policy->legacy_clients = POLICY_LEGACY_SERVE;
 	start(scenario);
+	if (legacy)
+		scenario_open(scenario, actor);
 }
 
 static void restart(struct scenario *scenario)

@@ -1,4 +1,5 @@
 /* Scenario statements about clients. */
+#include "tests/sim/dialog.h"
 #include "tests/sim/scenario.h"
 
 #include <stdio.h>
@@ -12,8 +13,7 @@ static struct party *party_of(struct scenario *scenario, struct actor *actor)
 	return actor->party;
 }
 
-/* `word` is KEY=ANSWER. */
-static void add_answer(struct scenario *scenario, struct ask *ask, const char *word, struct buf *out)
+const char *scenario_answer(struct scenario *scenario, const char *text, unsigned number)
 {
 	static const struct {
 		const char *word, *text;
@@ -27,20 +27,26 @@ static void add_answer(struct scenario *scenario, struct ask *ask, const char *w
 			 "{\"sim/a\":\"a%u\"}}"},
 	};
 	struct arena *arena = &scenario->world->arena;
-	const char *equals = strchr(word, '=');
-	const char *text = equals + 1;
-	struct answer *answer =
-		ledger_answer(ask, span_of(arena_printf(arena, "\"%.*s\"", (int)(equals - word), word)));
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strcmp(text, known[i].word) == 0) {
 			const char *mark = strstr(known[i].text, "%u");
-			text = arena_printf(arena, "%.*s%u%s", (int)(mark - known[i].text), known[i].text,
-				answer->number, mark + 2);
-			break;
+			return arena_printf(
+				arena, "%.*s%u%s", (int)(mark - known[i].text), known[i].text, number, mark + 2);
 		}
 	if (text[0] == '{' && !strstr(text, "sim/a"))
 		text = arena_printf(arena, "%.*s%s\"_meta\":{\"sim/a\":\"a%u\"}}", (int)strlen(text) - 1, text,
-			text[1] == '}' ? "" : ",", answer->number);
+			text[1] == '}' ? "" : ",", number);
+	return text;
+}
+
+/* `word` is KEY=ANSWER. */
+static void add_answer(struct scenario *scenario, struct ask *ask, const char *word, struct buf *out)
+{
+	struct arena *arena = &scenario->world->arena;
+	const char *equals = strchr(word, '=');
+	struct answer *answer =
+		ledger_answer(ask, span_of(arena_printf(arena, "\"%.*s\"", (int)(equals - word), word)));
+	const char *text = scenario_answer(scenario, equals + 1, answer->number);
 	answer->value = span_of(text);
 	buf_printf(out, "%s%s:%s", out->len > 1 ? "," : "", answer->key.ptr, text);
 }
@@ -82,7 +88,8 @@ static void play_call(struct scenario *scenario, struct actor *actor, char **wor
 	job->job = ledger_job(world, actor->principal, words[1], named ? words[2] : NULL);
 	const char *arguments = "{}";
 	const char *name = named ? words[2] : NULL;
-	struct ask *ask = ask_new(party_of(scenario, actor), job->job, actor->caps);
+	struct ask *ask = actor->dialog ? dialog_ask(actor->dialog, job->job)
+					: ask_new(party_of(scenario, actor), job->job, actor->caps);
 	for (words += named ? 3 : 2; *words; words++) {
 		if (word_is(words, "arguments") && words[1])
 			arguments = *++words;
@@ -93,7 +100,7 @@ static void play_call(struct scenario *scenario, struct actor *actor, char **wor
 		else
 			scenario_fail(scenario, "not understood: %s", *words);
 	}
-	if (named && strcmp(job->job->method, "resources/read") == 0)
+	if (named && strncmp(job->job->method, "resources/", 10) == 0)
 		job->job->params = span_of(arena_printf(&world->arena, "\"uri\":\"%s\"", name));
 	else if (named)
 		job->job->params =
@@ -206,6 +213,8 @@ static void play_cancel(struct scenario *scenario, char **words)
 
 void play_actor(struct scenario *scenario, struct actor *actor, char **words)
 {
+	if (play_legacy(scenario, actor, words))
+		return;
 	if (word_is(words, "calls"))
 		play_call(scenario, actor, words + 1, true);
 	else if (word_is(words, "sends"))

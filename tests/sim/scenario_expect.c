@@ -106,7 +106,9 @@ static void expect_response(struct scenario *scenario, struct actor *actor, stru
 		return;
 	}
 	if (word_is(words, "complete")) {
-		if (!type.ptr || !json_string_is(type, "complete"))
+		bool good = actor->dialog ? get_response(ask, "result").ptr && !type.ptr
+					  : type.ptr && json_string_is(type, "complete");
+		if (!good)
 			fail_response(scenario, ask, "a complete result");
 	} else if (word_is(words, "asked")) {
 		expect_asked(scenario, ask, words + 1);
@@ -175,6 +177,18 @@ static void expect_count(struct scenario *scenario, char **words)
 	scenario_fail(scenario, "not understood: expect %s", words[0] ? words[0] : "");
 }
 
+/* expect A listens N: so many are neither over nor cancelled. */
+static void expect_listens(struct scenario *scenario, const char *name, unsigned wanted)
+{
+	const struct link *link = scenario_link(scenario, name);
+	unsigned count = 0;
+	for (const struct sent *sent = link ? link->sent : NULL; sent; sent = sent->next)
+		count += strcmp(sent->method, "subscriptions/listen") == 0 && !sent->answered && !sent->cancelled &&
+			 !sent->forgotten;
+	if (count != wanted)
+		scenario_fail(scenario, "expected %u subscriptions, there are %u", wanted, count);
+}
+
 void play_expectation(struct scenario *scenario, char **words)
 {
 	struct world *world = scenario->world;
@@ -186,6 +200,8 @@ void play_expectation(struct scenario *scenario, char **words)
 	} else if (actor && word_is(words + 1, "progress") && words[2]) {
 		if (actor->progress != strtod(words[2], NULL))
 			scenario_fail(scenario, "expected progress %s, the last is %g", words[2], actor->progress);
+	} else if (actor && word_is(words + 1, "listens") && words[2]) {
+		expect_listens(scenario, words[0], (unsigned)atoi(words[2]));
 	} else if (word_is(words, "server") && job) {
 		expect_call(scenario, job->job, job->label, words + 2);
 	} else if (word_is(words, "server") && question) {

@@ -51,13 +51,34 @@ static void shake_hands(struct link *link, int64_t id, struct span params)
 			scenario->tasks ? ",\"tasks\":{\"requests\":{\"tools\":{\"call\":{}}}}" : "");
 }
 
+static void discover(struct link *link, int64_t id)
+{
+	if (scenario_of(link)->modern)
+		say(link, (uint64_t)id,
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{\"resultType\":\"complete\","
+			"\"supportedVersions\":["
+			"\"2026-07-28\"],\"capabilities\":{\"tools\":{\"listChanged\":true},\"resources\":{"
+			"\"subscribe\":"
+			"true}}}}",
+			(long long)id);
+	else if (!scenario_of(link)->silent && !scenario_of(link)->mute)
+		say(link, (uint64_t)id,
+			"{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32601,\"message\":\"Method not "
+			"found\"}}",
+			(long long)id);
+}
+
 static void on_request(struct link *link, const struct message *message)
 {
 	int64_t id = 0;
-	if (!json_integer(message->id, &id) || mark_of(message->params, "sim/t", 't') ||
-		json_string_is(message->method, "tasks/result"))
+	bool initializes = json_string_is(message->method, "initialize");
+	if (!json_integer(message->id, &id) || (!initializes && mark_of(message->params, "sim/t", 't')) ||
+		json_string_is(message->method, "tasks/result") ||
+		json_string_is(message->method, "subscriptions/listen"))
 		return;
-	if (json_string_is(message->method, "initialize"))
+	if (json_string_is(message->method, "server/discover"))
+		discover(link, id);
+	else if (initializes)
 		shake_hands(link, id, message->params);
 	else
 		say(link, 0, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{}}", (long long)id);
@@ -109,9 +130,10 @@ static void on_notified(struct party *party, struct span message)
 
 static void on_responded(struct party *party, struct ask *ask, int http_status, struct span message)
 {
-	(void)party;
 	(void)http_status;
 	(void)message;
+	if (party->dialog && ask)
+		scenario_opened(ask);
 	if (!ask || !ask->model)
 		return;
 	struct labelled_job *job = ask->model;
@@ -138,7 +160,7 @@ const struct driver scenario_driver = {
 
 /* As the scenario says. */
 
-static struct link *link_of(struct scenario *scenario, const char *name)
+struct link *scenario_link(struct scenario *scenario, const char *name)
 {
 	const struct actor *actor = find_actor(scenario, name);
 	struct link *link = scenario->world->ledger->links;
@@ -182,7 +204,7 @@ static void play_ask(struct scenario *scenario, char **words)
 	}
 	const char *label = words[0], *sort = words[1], *schema = "{\"type\":\"object\",\"properties\":{}}";
 	struct labelled_job *job = word_is(words + 2, "in") ? find_labelled_job(scenario, words[3]) : NULL;
-	struct link *link = job ? job->job->link : link_of(scenario, words[3]);
+	struct link *link = job ? job->job->link : scenario_link(scenario, words[3]);
 	if (!link || !link->open) {
 		scenario_fail(scenario, "%s is on no connection", words[3]);
 		return;
@@ -204,6 +226,16 @@ static void play_ask(struct scenario *scenario, char **words)
 	}
 	scenario->questions[scenario->question_count++] =
 		(struct labelled_question){.label = label, .question = question};
+	if (link->modern) {
+		say(link, job->job->upstream_id,
+			"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"resultType\":\"input_required\","
+			"\"inputRequests\":{%s:"
+			"{\"method\":\"%s\",\"params\":{%s\"_meta\":{\"sim/q\":\"q%u\"}}}},\"requestState\":\"state of "
+			"%s\"}}",
+			(unsigned long long)job->job->upstream_id, question->id, methods[question->kind],
+			question_params(question, sort, schema), question->number, label);
+		return;
+	}
 	const char *token =
 		question->progress_token ? arena_printf(arena, ",\"progressToken\":%s", question->progress_token) : "";
 	say(link, stream,
@@ -221,10 +253,11 @@ static void play_about_job(struct scenario *scenario, struct labelled_job *job, 
 		scenario_fail(scenario, "the server knows nothing of %s", job->label);
 	else if (strcmp(verb, "answers") == 0)
 		say(link, id,
-			"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"content\":[],\"structuredContent\":%s,\"_"
+			"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{%s\"content\":[],\"structuredContent\":%s,\"_"
 			"meta\":"
 			"{\"sim/r\":\"t%u\"}}}",
-			(unsigned long long)id, word ? word : "{}", number);
+			(unsigned long long)id, link->modern ? "\"resultType\":\"complete\"," : "", word ? word : "{}",
+			number);
 	else if (strcmp(verb, "fails") == 0)
 		say(link, id, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"error\":{\"code\":%s,\"message\":\"E:t%u\"}}",
 			(unsigned long long)id, word ? word : "-32603", number);
@@ -255,11 +288,40 @@ static void play_about_job(struct scenario *scenario, struct labelled_job *job, 
 		scenario_fail(scenario, "not understood: %s", verb);
 }
 
+struct sent *scenario_listen(const struct link *link, unsigned number)
+{
+	unsigned count = 0;
+	for (struct sent *sent = link->sent; sent; sent = sent->next)
+		count += strcmp(sent->method, "subscriptions/listen") == 0;
+	for (struct sent *sent = link->sent; sent; sent = sent->next) /* newest first */
+		if (strcmp(sent->method, "subscriptions/listen") == 0 && count-- == number)
+			return sent;
+	return NULL;
+}
+
+/* server acknowledges A N [URI] | server finishes A N */
+static void play_subscription(struct scenario *scenario, struct link *link, char **words)
+{
+	struct sent *listen = words[2] ? scenario_listen(link, (unsigned)atoi(words[2])) : NULL;
+	if (!listen)
+		scenario_fail(scenario, "there is no subscription %s", words[2] ? words[2] : "");
+	else if (word_is(words, "finishes"))
+		say(link, listen->id, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"resultType\":\"complete\"}}",
+			(unsigned long long)listen->id);
+	else
+		say(link, listen->id,
+			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{"
+			"\"notifications\":{\"toolsListChanged\":true,\"resourceSubscriptions\":[%s%s%s]},\"_meta\":{"
+			"\"io.modelcontextprotocol/subscriptionId\":%llu}}}",
+			words[3] ? "\"" : "", words[3] ? words[3] : "", words[3] ? "\"" : "",
+			(unsigned long long)listen->id);
+}
+
 void play_server(struct scenario *scenario, char **words)
 {
 	struct labelled_job *job = words[0] ? find_labelled_job(scenario, words[1]) : NULL;
 	struct labelled_question *question = words[0] ? find_labelled_question(scenario, words[1]) : NULL;
-	struct link *link = words[0] ? link_of(scenario, words[1]) : NULL;
+	struct link *link = words[0] ? scenario_link(scenario, words[1]) : NULL;
 	if (word_is(words, "asks"))
 		play_ask(scenario, words + 1);
 	else if (word_is(words, "withdraws") && question)
@@ -268,6 +330,8 @@ void play_server(struct scenario *scenario, char **words)
 			question->question->id);
 	else if (word_is(words, "says") && link && words[2])
 		say(link, 0, "%s", words[2]);
+	else if ((word_is(words, "acknowledges") || word_is(words, "finishes")) && link)
+		play_subscription(scenario, link, words);
 	else if (word_is(words, "crashes") && link)
 		link_lose(link, 0, "the server crashed");
 	else if (job)

@@ -111,7 +111,10 @@ static void play_handshake(struct scenario *scenario, char **words)
 	scenario->silent = word_is(words, "silent");
 	scenario->names_version = word_is(words, "names");
 	scenario->tasks = word_is(words, "tasks");
-	words += scenario->plain_only || scenario->silent || scenario->names_version || scenario->tasks;
+	scenario->modern = word_is(words, "modern");
+	scenario->mute = word_is(words, "mute");
+	words += scenario->modern || scenario->mute || scenario->plain_only || scenario->silent ||
+		 scenario->names_version || scenario->tasks;
 	if (words[0])
 		scenario->version = words[0];
 }
@@ -126,6 +129,8 @@ void play_setting(struct scenario *scenario, char **words)
 		return;
 	else if (word_is(words, "streams"))
 		world->has_streams = true;
+	else if (word_is(words, "era") && words[1])
+		world->policy->upstream.era = strcmp(words[1], "auto") == 0 ? POLICY_ERA_AUTO : POLICY_ERA_MODERN;
 	else if (word_is(words, "handshake"))
 		play_handshake(scenario, words + 1);
 	else

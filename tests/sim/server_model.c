@@ -13,7 +13,7 @@ static struct job *job_of(struct world *world, struct span params)
 	return job;
 }
 
-static void start_handler(struct server *server, const struct message *message, uint64_t id)
+void server_start(struct server *server, const struct message *message, uint64_t id)
 {
 	struct world *world = server->link->world;
 	struct handler *handler = arena_alloc(&world->arena, sizeof(*handler));
@@ -21,8 +21,7 @@ static void start_handler(struct server *server, const struct message *message, 
 	handler->job = job_of(world, message->params);
 	handler->id = id;
 	handler->method = arena_printf(&world->arena, "%.*s", (int)(message->method.len - 2), message->method.ptr + 1);
-	struct span token = get(get(message->params, "_meta"), "progressToken");
-	handler->wants_progress = token.ptr && json_integer(token, &handler->token);
+	handler_take_meta(handler, get(message->params, "_meta"));
 	handler->ignores_cancel = chance(world, nature_of(server->link)->ignores_cancel);
 	handler->next = server->handlers;
 	server->handlers = handler;
@@ -138,6 +137,22 @@ static void on_task_request(struct server *server, const struct message *message
 	}
 }
 
+/* A question of a later revision, before any handshake. */
+static void on_probe(struct server *server, uint64_t id)
+{
+	static const char *const answers[] = {"\"error\":{\"code\":-32601,\"message\":\"Method not found\"}",
+		"\"error\":{\"code\":-32022,\"message\":\"?\",\"data\":{\"supported\":[\"2025-11-25\"]}}",
+		"\"result\":{\"supportedVersions\":[\"2025-06-18\"]}", "\"result\":{}"};
+	struct link *link = server->link;
+	int64_t dice = choose(link->world, 0, 6);
+	if (dice < 4)
+		server_say(link, id, "{\"jsonrpc\":\"2.0\",\"id\":%llu,%s}", (unsigned long long)id, answers[dice]);
+	else if (dice == 4)
+		link_lose(link, 0, "the simulated server ended at a question that it does not know");
+	else if (dice == 5 && link->world->has_streams)
+		link_fail_request(link, id);
+}
+
 static void on_request(struct server *server, const struct message *message)
 {
 	struct link *link = server->link;
@@ -153,13 +168,15 @@ static void on_request(struct server *server, const struct message *message)
 	} else if (get(message->params, "taskId").ptr) {
 		on_task_request(server, message, (uint64_t)id);
 	} else if (mark_of(message->params, "sim/t", 't')) {
-		start_handler(server, message, (uint64_t)id);
+		server_start(server, message, (uint64_t)id);
+	} else if (json_string_is(message->method, "server/discover")) {
+		on_probe(server, (uint64_t)id);
 	} else {
 		server_say(link, (uint64_t)id, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":{}}", (long long)id);
 	}
 }
 
-static void on_cancelled(struct server *server, struct span params)
+void server_cancel(struct server *server, struct span params)
 {
 	int64_t id = 0;
 	if (!json_integer(get(params, "requestId"), &id))
@@ -186,7 +203,7 @@ static void on_notification(struct server *server, const struct message *message
 	if (json_string_is(message->method, "notifications/initialized"))
 		on_initialized(server);
 	else if (json_string_is(message->method, "notifications/cancelled"))
-		on_cancelled(server, message->params);
+		server_cancel(server, message->params);
 	else if (json_string_is(message->method, "notifications/roots/list_changed"))
 		server_ask_roots(server->link->world, server);
 }
@@ -249,6 +266,10 @@ void model_from_proxy(struct link *link, struct span text)
 		return;
 	if (chance(link->world, nature_of(link)->malformed))
 		misbehave(server);
+	if (server->modern) {
+		modern_from_proxy(server, &message);
+		return;
+	}
 	if (message.kind == MESSAGE_REQUEST)
 		on_request(server, &message);
 	else if (message.kind == MESSAGE_NOTIFICATION)
@@ -266,6 +287,7 @@ void model_opened(struct link *link)
 {
 	struct server *server = arena_alloc(&link->world->arena, sizeof(*server));
 	server->link = link;
+	server->modern = nature_of(link)->modern;
 	link->model = server;
 }
 

@@ -4,8 +4,9 @@
 
 #include "tests/sim/world.h"
 
-/* The random models, after world_init(): the seed decides everything. */
-void model_run(struct world *world);
+/* The random models, after world_init(): the seed decides everything. `passed`: with legacy clients, or a modern server, whose
+ * sessions are passed through. */
+void model_run(struct world *world, bool passed);
 
 /* Plays a scenario file and prints TAP for it under `number`. false if it failed. */
 bool scenario_play(struct world *world, const char *path, unsigned number, bool verbose);

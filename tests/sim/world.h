@@ -28,6 +28,8 @@ struct driver {
 	/* Client side. `ask` is NULL for a response to no request that is open. */
 	void (*notified)(struct party *party, struct span message);
 	void (*responded)(struct party *party, struct ask *ask, int http_status, struct span message);
+	/* The core has hung up on a legacy client. */
+	void (*hung_up)(struct party *party);
 };
 
 struct event {
@@ -52,6 +54,8 @@ struct world {
 	bool has_streams;
 	int64_t latency_ms; /* longest way of a message, each direction */
 	bool late_turns;    /* timers may fire late */
+	unsigned breaks;    /* of a hundred: their connection is found broken after this one */
+	unsigned deaf;	    /* of a hundred messages to legacy clients: it does not read this one */
 
 	const struct driver *driver;
 	void *model; /* the driver's own */

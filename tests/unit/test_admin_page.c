@@ -1,5 +1,6 @@
 /* The status page: its charts, from a history that the test makes up. The rest is tested in a browser. */
 #include "adapters/admin_page.h"
+#include "adapters/page.h"
 
 #include <sodium.h>
 
@@ -95,7 +96,7 @@ static void the_policy_allows_its_style_only(void **state)
 {
 	(void)state;
 	struct buf out = {0};
-	admin_page_write_policy(&out);
+	page_write_policy(&out);
 	buf_add(&out, "", 1);
 	assert_ptr_equal(strstr(out.data, "default-src 'none'; style-src 'sha256-"), out.data);
 	assert_null(strstr(out.data, "script-src"));

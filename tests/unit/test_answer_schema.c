@@ -10,6 +10,8 @@
 
 #define FIELD(schema) "{\"type\":\"object\",\"properties\":{\"f\":{" schema "}},\"required\":[\"f\"]}"
 
+#define ZEROS "000000000000000000000000000000000000000000000000000000000000000" /* 63 */
+
 static void judges_fields(void **unused)
 {
 	(void)unused;
@@ -37,6 +39,8 @@ static void judges_fields(void **unused)
 		{FIELD("\"type\":\"number\""), "{\"f\":1e400}", NULL},
 		{FIELD("\"type\":\"number\",\"minimum\":0.5"), "{\"f\":0}", "content.f is too small"},
 		{FIELD("\"type\":\"number\",\"maximum\":2"), "{\"f\":2.5}", "content.f is too large"},
+		{FIELD("\"type\":\"number\",\"maximum\":2"), "{\"f\":0." ZEROS "1e99}", "content.f is too large"},
+		{FIELD("\"type\":\"number\",\"maximum\":2"), "{\"f\":1" ZEROS "e-63}", NULL},
 		{FIELD("\"type\":\"integer\""), "{\"f\":1.0}", NULL},
 		{FIELD("\"type\":\"integer\""), "{\"f\":9223372036854775807}", NULL},
 		{FIELD("\"type\":\"integer\""), "{\"f\":1.5}", "content.f is not an integer"},

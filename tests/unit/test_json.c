@@ -332,6 +332,21 @@ static void compares_decoded_keys(void **state)
 	assert_false(json_string_is((struct span){NULL, 0}, ""));
 }
 
+static void counts_keys_that_others_take_for_the_same(void **state)
+{
+	(void)state;
+	static const char object[] =
+		"{\"task\":1,\"TASK\":2,\"\\u0054ask\":3,\"ta\xc5\xbf\xe2\x84\xaa\":4,\"ta\\u017F\\u212a\":5,"
+		"\"tas\":6,\"tasks\":7,\"t\xc3\xa4sk\":8,\"\":9,\"ta\\u0000k\":10}";
+	assert_int_equal(json_count(SPAN(object), NULL, "task"), 5);
+	assert_int_equal(json_count(SPAN(object), NULL, "Tasks"), 1);
+	assert_int_equal(json_count(SPAN(object), NULL, ""), 1);
+	assert_int_equal(json_count(SPAN("[]"), NULL, "task"), 0);
+	assert_false(json_key_resembles(SPAN("task"), "task"));
+	assert_false(json_key_resembles(SPAN("t\\u0061sk"), "task"));
+	assert_true(json_key_resembles(SPAN("tasK"), "task"));
+}
+
 static void decodes_strings(void **state)
 {
 	(void)state;
@@ -390,8 +405,14 @@ static void reads_integers(void **state)
 		{SPAN("9223372036854775808"), false, 0},
 		{SPAN("-9223372036854775809"), false, 0},
 		{SPAN("18446744073709551616"), false, 0},
-		{SPAN("1.0"), false, 0},
-		{SPAN("1e2"), false, 0},
+		{SPAN("1.0"), true, 1},
+		{SPAN("-1e2"), true, -100},
+		{SPAN("12.5e1"), true, 125},
+		{SPAN("1.5"), false, 0},
+		{SPAN("1e-1"), false, 0},
+		{SPAN("9007199254740993.0"), false, 0}, /* no double is that */
+		{SPAN("1e300"), false, 0},
+		{SPAN("1e400"), false, 0},
 		{SPAN("\"1\""), false, 0},
 		{SPAN("true"), false, 0},
 		{SPAN("-"), false, 0},
@@ -416,7 +437,16 @@ static void finds_the_same_under_other_spellings(void **state)
 		{SPAN("1"), SPAN("\"1\""), false},
 		{SPAN("1"), SPAN("2"), false},
 		{SPAN("12345678901234567890123"), SPAN("12345678901234567890123"), true},
+		{SPAN("12345678901234567890123"), SPAN("1.2345678901234568e+22"), true},
 		{SPAN("12345678901234567890123"), SPAN("12345678901234567890124"), false},
+		{SPAN("1e2"), SPAN("100"), true},
+		{SPAN("1e2"), SPAN("10E1"), true},
+		{SPAN("1.0"), SPAN("1"), true},
+		{SPAN("1.5"), SPAN("1"), false},
+		{SPAN("1000000000000000000"), SPAN("1e18"), true},
+		{SPAN("9007199254740993"), SPAN("9007199254740992"), false},
+		{SPAN("true"), SPAN("1"), false},
+		{SPAN("null"), SPAN("0"), false},
 		{SPAN("\"\""), SPAN("\"\""), true},
 		{SPAN("\"\""), SPAN("\"a\""), false},
 		{SPAN("\"a/b\""), SPAN("\"a\\/b\""), true},
@@ -574,6 +604,7 @@ int main(void)
 		cmocka_unit_test(walks_nothing_but_its_own_kind),
 		cmocka_unit_test(finds_the_last_of_duplicate_keys),
 		cmocka_unit_test(compares_decoded_keys),
+		cmocka_unit_test(counts_keys_that_others_take_for_the_same),
 		cmocka_unit_test(decodes_strings),
 		cmocka_unit_test(reads_integers),
 		cmocka_unit_test(finds_the_same_under_other_spellings),

@@ -66,6 +66,22 @@ static void test_control_characters(void **state)
 	expect(LOG_FORMAT_TEXT, &line,
 		"2026-07-28T12:00:00.250Z error server-stderr session=a\\x0ab: x\\x0d\\x0a2026 error fake\\x1b[31m "
 		"y\\x7f\n");
+	/* A member cannot end itself and begin another, and an escape cannot be forged. */
+	expect(LOG_FORMAT_TEXT,
+		&(struct log_line){.level = LOG_INFO, .event = "e", .subject = "a\" session=\\\"", .text = "\"\\x0a\""},
+		"2026-07-28T12:00:00.250Z info e subject=\"a\\\" session=\\\\\\\"\": \"\\\\x0a\"\n");
+	/* CSI as one byte and as a character, line ends of Unicode, an override of direction; others stay as they are. */
+	struct log_line unseen = {.level = LOG_INFO,
+		.event = "e",
+		.text = "\x9b"
+			"1m\xc2\x9b"
+			"1m\xe2\x80\xa8\xe2\x80\xae\xe2\x81\xa6\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"};
+	expect(LOG_FORMAT_TEXT, &unseen,
+		"2026-07-28T12:00:00.250Z info e: \\x9b1m\\xc2\\x9b1m\\xe2\\x80\\xa8\\xe2\\x80\\xae\\xe2\\x81\\xa6"
+		"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\n");
+	expect(LOG_FORMAT_JSON, &unseen,
+		"{\"time\":\"2026-07-28T12:00:00.250Z\",\"level\":\"info\",\"event\":\"e\",\"text\":\"\xef\xbf\xbd"
+		"1m\\u009b1m\\u2028\\u202e\\u2066\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\"}\n");
 	struct buf out = {0};
 	log_format_line(&out, LOG_FORMAT_JSON, moment_ms, &line);
 	assert_ptr_equal(memchr(out.data, '\n', out.len), out.data + out.len - 1);

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -25,6 +26,8 @@ static void tells_kinds_apart(void **unused)
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}", MESSAGE_REQUEST},
 		{"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"m\",\"params\":{}}", MESSAGE_REQUEST},
 		{"{\"jsonrpc\":\"2.0\",\"id\":-99999999999999999999,\"method\":\"m\"}", MESSAGE_REQUEST},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1.0,\"method\":\"m\"}", MESSAGE_REQUEST},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1e2,\"method\":\"m\"}", MESSAGE_REQUEST},
 		{"{\"jsonrpc\":\"2.0\",\"method\":\"m\"}", MESSAGE_NOTIFICATION},
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", MESSAGE_RESPONSE},
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{}}", MESSAGE_RESPONSE},
@@ -54,6 +57,8 @@ static void refuses_what_is_no_message(void **unused)
 		"{\"jsonrpc\":\"2.0\",\"id\":1}",
 		"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"m\"}",
 		"{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"m\"}",
+		"{\"jsonrpc\":\"2.0\",\"id\":1e-2,\"method\":\"m\"}",
+		"{\"jsonrpc\":\"2.0\",\"id\":1e400,\"method\":\"m\"}",
 		"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"m\"}",
 		"{\"jsonrpc\":\"2.0\",\"id\":true,\"method\":\"m\"}",
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}",
@@ -69,6 +74,29 @@ static void refuses_what_is_no_message(void **unused)
 		struct error error = {0};
 		assert_int_equal(parse(&message, cases[i], &error), ERROR_SYNTAX);
 		assert_true(error.text[0] != '\0');
+	}
+}
+
+/* There are readers to whom the last of these counts. */
+static void refuses_members_in_another_spelling(void **unused)
+{
+	(void)unused;
+	static const char *const members[] = {"\"Method\":\"tools/call\"", "\"PARAMS\":{}", "\"param\\u017f\":{}",
+		"\"param\xc5\xbf\":{}", "\"\\u0049D\":2", "\"Result\":{}", "\"JSONRPC\":\"2.0\""};
+	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+		struct message message;
+		struct json_index index = {0};
+		struct error error = {0};
+		struct span value;
+		char text[200];
+		snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{},%s}",
+			members[i]);
+		assert_int_equal(json_check(span_of(text), &value, &index, &error), 0);
+		assert_int_equal(message_parse(&message, value, &index, &error), ERROR_SYNTAX);
+		snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{%s}}",
+			members[i]);
+		assert_int_equal(json_check(span_of(text), &value, &index, &error), 0);
+		assert_int_equal(message_parse(&message, value, &index, &error), 0);
 	}
 }
 
@@ -96,6 +124,12 @@ static void writes_responses(void **unused)
 	out = message_response(SPAN("\"i\""), SPAN("\"result\":{}"));
 	assert_true(span_is(buf_span(&out), "{\"jsonrpc\":\"2.0\",\"id\":\"i\",\"result\":{}}"));
 	buf_free(&out);
+	struct buf body = {0};
+	buf_add_text(&body, "\"result\":{}");
+	out = message_response_around(SPAN("\"i\""), &body);
+	assert_true(span_is(buf_span(&out), "{\"jsonrpc\":\"2.0\",\"id\":\"i\",\"result\":{}}"));
+	assert_null(body.data);
+	buf_free(&out);
 }
 
 int main(void)
@@ -103,6 +137,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tells_kinds_apart),
 		cmocka_unit_test(refuses_what_is_no_message),
+		cmocka_unit_test(refuses_members_in_another_spelling),
 		cmocka_unit_test(keeps_the_id_for_the_error),
 		cmocka_unit_test(writes_responses),
 	};

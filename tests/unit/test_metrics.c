@@ -1,5 +1,4 @@
 /* The counters: bounded, safe to show, and written as Prometheus reads them. */
-#include "proxy/method.h"
 #include "proxy/metrics.h"
 #include "proxy/metrics_write.h"
 
@@ -7,37 +6,114 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-static const struct method tool = {.subject = POLICY_TOOL}, prompt = {.subject = POLICY_PROMPT},
-			   resource = {.subject = POLICY_RESOURCE};
+/* The row for a name that nobody uses any more. */
+static struct metrics_row *row_of(struct metrics *metrics, enum policy_subject subject, const char *name)
+{
+	struct metrics_row *row = metrics_row_take(metrics, subject, name);
+	metrics_row_release(row);
+	return row;
+}
+
+static struct metrics_row *row_if_any(struct metrics *metrics, const char *name)
+{
+	for (size_t i = 0; i < metrics->row_count; i++)
+		if (strcmp(metrics->rows[i]->name, name) == 0)
+			return metrics->rows[i];
+	return NULL;
+}
 
 static void names_have_rows_of_their_own(void **state)
 {
 	(void)state;
 	struct metrics metrics = {0};
-	struct metrics_row *row = metrics_row(&metrics, &tool, "report");
+	struct metrics_row *row = row_of(&metrics, POLICY_TOOL, "report");
 	assert_string_equal(row->name, "report");
 	assert_string_equal(row->subject, "tool");
-	assert_ptr_equal(metrics_row(&metrics, &tool, "report"), row);
-	assert_ptr_not_equal(metrics_row(&metrics, &prompt, "report"), row);
-	assert_ptr_equal(metrics_row(&metrics, &tool, NULL), &metrics.other);
+	assert_ptr_equal(row_of(&metrics, POLICY_TOOL, "report"), row);
+	assert_ptr_not_equal(row_of(&metrics, POLICY_PROMPT, "report"), row);
+	assert_ptr_equal(row_of(&metrics, POLICY_TOOL, NULL), &metrics.other);
 	assert_int_equal(metrics.row_count, 2);
 	metrics_free(&metrics);
 }
 
-static void names_are_bounded(void **state)
+static uint64_t answered(const struct metrics *metrics)
+{
+	uint64_t sum = metrics->other.ends[0];
+	for (size_t i = 0; i < metrics->row_count; i++)
+		sum += metrics->rows[i]->ends[0];
+	return sum;
+}
+
+static void invented_names_keep_no_real_one_out(void **state)
+{
+	(void)state;
+	struct metrics metrics = {0};
+	char name[32];
+	row_of(&metrics, POLICY_TOOL, "early")->seen.known = true;
+	struct metrics_row *busy = metrics_row_take(&metrics, POLICY_TOOL, "busy");
+	for (int i = 0; i < METRICS_NAMES * 2; i++) {
+		snprintf(name, sizeof(name), "invented-%d", i);
+		struct metrics_row *row = row_of(&metrics, POLICY_TOOL, name);
+		assert_ptr_not_equal(row, &metrics.other);
+		row->ends[0]++;
+		assert_true(metrics.row_count <= METRICS_NAMES);
+	}
+	row_of(&metrics, POLICY_TOOL, "late")->seen.known = true;
+	for (int i = 0; i < METRICS_NAMES * 2; i++) {
+		snprintf(name, sizeof(name), "more-%d", i);
+		row_of(&metrics, POLICY_PROMPT, name)->ends[0]++;
+	}
+	/* What is known stays, and what is in use; of the others those that came last. Nothing is lost from the sum. */
+	assert_non_null(row_if_any(&metrics, "early"));
+	assert_non_null(row_if_any(&metrics, "late"));
+	assert_ptr_equal(row_if_any(&metrics, "busy"), busy);
+	assert_null(row_if_any(&metrics, "invented-399"));
+	assert_null(row_if_any(&metrics, "more-202"));
+	assert_non_null(row_if_any(&metrics, "more-203"));
+	assert_int_equal(answered(&metrics), METRICS_NAMES * 4);
+	assert_false(metrics.other.seen.known);
+	metrics_row_release(busy);
+	metrics_free(&metrics);
+}
+
+static void real_names_are_bounded(void **state)
 {
 	(void)state;
 	struct metrics metrics = {0};
 	char name[32];
 	for (int i = 0; i < METRICS_NAMES * 2; i++) {
 		snprintf(name, sizeof(name), "tool-%d", i);
-		assert_int_equal(metrics_row(&metrics, &tool, name) == &metrics.other, i >= METRICS_NAMES);
+		struct metrics_row *row = row_of(&metrics, POLICY_TOOL, name);
+		row->seen.known = true;
+		assert_int_equal(row == &metrics.other, i >= METRICS_NAMES);
 	}
-	assert_string_equal(metrics_row(&metrics, &tool, "tool-7")->name, "tool-7");
+	assert_string_equal(row_of(&metrics, POLICY_TOOL, "tool-7")->name, "tool-7");
+	metrics_free(&metrics);
+}
+
+static void resources_leave_room_for_tools(void **state)
+{
+	(void)state;
+	struct metrics metrics = {0};
+	char name[32];
+	for (int i = 0; i < METRICS_NAMES * 2; i++) {
+		snprintf(name, sizeof(name), "db://row/%d", i);
+		row_of(&metrics, POLICY_RESOURCE, name)->seen.known = i % 2;
+	}
+	assert_int_equal(metrics.row_count, METRICS_RESOURCES);
+	/* The last ones that are known had to go elsewhere: all rows were of known ones by then. */
+	assert_ptr_equal(row_of(&metrics, POLICY_RESOURCE, "db://row/399"), &metrics.other);
+	for (int i = 0; i < METRICS_NAMES - METRICS_RESOURCES; i++) {
+		snprintf(name, sizeof(name), "tool-%d", i);
+		row_of(&metrics, POLICY_TOOL, name)->seen.known = true;
+	}
+	assert_non_null(row_if_any(&metrics, "tool-99"));
+	assert_non_null(row_if_any(&metrics, "db://row/1"));
 	metrics_free(&metrics);
 }
 
@@ -46,17 +122,30 @@ static void names_are_safe_to_show(void **state)
 	(void)state;
 	struct metrics metrics = {0};
 	char long_name[METRICS_NAME_BYTES * 2];
-	assert_string_equal(metrics_row(&metrics, &tool, "a\nb\x7f")->name, "a?b?");
-	assert_string_equal(metrics_row(&metrics, &tool, "x\xed\xa0\x80y")->name, "x???y");
-	assert_string_equal(metrics_row(&metrics, &tool, "\xed\x95\x9c")->name, "\xed\x95\x9c"); /* a Korean syllable */
-	assert_string_equal(metrics_row(&metrics, &resource, "db://x?token=secret")->name, "db://x");
-	assert_string_equal(metrics_row(&metrics, &tool, "what?")->name, "what?");
+	assert_string_equal(row_of(&metrics, POLICY_TOOL, "a\nb\x7f")->name, "a?b?");
+	assert_string_equal(row_of(&metrics, POLICY_TOOL, "x\xed\xa0\x80y")->name, "x???y");
+	assert_string_equal(
+		row_of(&metrics, POLICY_TOOL, "\xed\x95\x9c")->name, "\xed\x95\x9c"); /* a Korean syllable */
+	assert_string_equal(row_of(&metrics, POLICY_RESOURCE, "a\nb\xed\xa0\x80y")->name, "a_b___y");
+	assert_string_equal(row_of(&metrics, POLICY_TOOL, "what?")->name, "what?");
+	assert_string_equal(row_of(&metrics, POLICY_RESOURCE, "db://x?token=secret")->name, "db://x?\u2026");
+	assert_string_equal(row_of(&metrics, POLICY_RESOURCE, "db://x#secret")->name, "db://x#\u2026");
+	assert_string_equal(row_of(&metrics, POLICY_RESOURCE, "db://x")->name, "db://x");
 	/* The cut falls into the two bytes of the last letter. */
 	memset(long_name, 'a', sizeof(long_name) - 1);
 	long_name[sizeof(long_name) - 1] = '\0';
+	assert_int_equal(strlen(row_of(&metrics, POLICY_TOOL, long_name)->name), METRICS_NAME_BYTES + 3);
 	long_name[METRICS_NAME_BYTES - 1] = '\xc3';
 	long_name[METRICS_NAME_BYTES] = '\xa4';
-	assert_int_equal(strlen(metrics_row(&metrics, &tool, long_name)->name), METRICS_NAME_BYTES - 1);
+	assert_string_equal(row_of(&metrics, POLICY_TOOL, long_name)->name + METRICS_NAME_BYTES - 2, "a\u2026");
+	/* A name that was made is not made anew. */
+	size_t count = metrics.row_count;
+	for (size_t i = 0; i < count; i++) {
+		bool is_resource = strcmp(metrics.rows[i]->subject, "resource") == 0;
+		char *again = strdup(metrics.rows[i]->name);
+		assert_ptr_equal(row_of(&metrics, is_resource ? POLICY_RESOURCE : POLICY_TOOL, again), metrics.rows[i]);
+		free(again);
+	}
 	metrics_free(&metrics);
 }
 
@@ -147,7 +236,9 @@ int main(void)
 		cmocka_unit_test(names_have_rows_of_their_own),
 		cmocka_unit_test(shapes_are_names_and_types_only),
 		cmocka_unit_test(shapes_are_bounded),
-		cmocka_unit_test(names_are_bounded),
+		cmocka_unit_test(invented_names_keep_no_real_one_out),
+		cmocka_unit_test(real_names_are_bounded),
+		cmocka_unit_test(resources_leave_room_for_tools),
 		cmocka_unit_test(names_are_safe_to_show),
 		cmocka_unit_test(reasons_are_bounded),
 		cmocka_unit_test(waits_fall_into_buckets),

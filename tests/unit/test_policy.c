@@ -1,4 +1,5 @@
 /* The policy file: every key's good and bad values, faults with their places, rules by specificity. */
+#include "policy/keys.h"
 #include "policy/policy.h"
 #include "policy/rules.h"
 
@@ -367,6 +368,126 @@ static void explains_where_settings_come_from(void **unused)
 	policy_unref(policy);
 }
 
+/* What describes the keys to others: the JSON Schema, and the manual's list. */
+
+static char *write_document(void (*write)(FILE *out))
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+	write(out);
+	fclose(out);
+	return text;
+}
+
+static struct span must_get(struct span object, const char *key)
+{
+	struct span value;
+	if (json_get(object, NULL, key, &value) != 1)
+		fail_msg("%s is not there once in %.*s", key, (int)object.len, object.ptr);
+	return value;
+}
+
+/* The schema of the keys in a section. */
+static struct span properties_of(struct span schema, enum key_section section)
+{
+	struct span rule = must_get(must_get(schema, "$defs"), "rule");
+	struct span top = must_get(schema, section < SECTION_RULE ? "properties" : "$defs");
+	if (section == SECTION_TOP)
+		return top;
+	if (section == SECTION_RULE)
+		return must_get(rule, "properties");
+	if (section == SECTION_CACHE)
+		return must_get(must_get(must_get(rule, "properties"), "cache"), "properties");
+	return must_get(must_get(top, section_name(section)), "properties");
+}
+
+static void describes_every_key_in_the_schema(void **unused)
+{
+	(void)unused;
+	/* One of each type, but for its description. */
+	static const struct {
+		enum key_section section;
+		const char *name, *member, *value;
+	} known[] = {
+		{SECTION_TOP, "principal", "pattern", "\"^(authorization|none|header:[A-Za-z0-9_-]+)$\""},
+		{SECTION_TOP, "origins", "maxItems", "256"},
+		{SECTION_TOP, "http_status_for_missing_capability", "enum", "[200, 400]"},
+		{SECTION_LIMITS, "message", "pattern", "\"^[0-9]+([.][0-9]+)? *(B|KiB|MiB|GiB)$\""},
+		{SECTION_LIMITS, "parked_per_principal", "minimum", "1"},
+		{SECTION_LIMITS, "parked_per_principal", "maximum", "1000000"},
+		{SECTION_DEADLINES, "gather", "pattern", "\"^([0-9]+([.][0-9]+)? *(ms|s|m|h|d))$\""},
+		{SECTION_UPSTREAM, "overlap", "pattern", "\"^([0-9]+([.][0-9]+)? *(ms|s|m|h|d)|never)$\""},
+		{SECTION_UPSTREAM, "era", "enum", "[\"legacy\", \"modern\", \"auto\"]"},
+		{SECTION_UPSTREAM, "cross_origin", "type", "\"boolean\""},
+		{SECTION_UPSTREAM, "ca_file", "type", "\"string\""},
+		{SECTION_RULE, "rounds", "maximum", "1000"},
+		{SECTION_CACHE, "scope", "enum", "[\"private\", \"public\"]"},
+	};
+	char *text = write_document(policy_write_schema);
+	struct span schema, choices, choice;
+	struct error error;
+	assert_int_equal(json_check(span_of(text), &schema, NULL, &error), 0);
+	for (size_t i = 0; i < key_count; i++) {
+		struct span key = must_get(properties_of(schema, keys[i].section), keys[i].name);
+		if (!json_string_is(must_get(key, "description"), keys[i].help))
+			fail_msg("%s is described as %.*s", keys[i].name, (int)key.len, key.ptr);
+	}
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		struct span key = must_get(properties_of(schema, known[i].section), known[i].name);
+		if (!span_is(must_get(key, known[i].member), known[i].value))
+			fail_msg("%s is %.*s", known[i].name, (int)key.len, key.ptr);
+	}
+	/* Only an elicitation can be declined or cancelled. */
+	static const char *const words[] = {
+		"[\"forward\", \"deny\", \"decline\", \"cancel\", \"fail\"]", "[\"forward\", \"deny\", \"fail\"]"};
+	for (int i = 0; i < 2; i++) {
+		choices = must_get(must_get(properties_of(schema, SECTION_RULE), i ? "roots" : "elicitation"), "oneOf");
+		struct json_walk walk = json_walk(choices, NULL);
+		assert_true(json_next_element(&walk, &choice));
+		assert_true(span_is(must_get(choice, "enum"), words[i]));
+		assert_true(json_next_element(&walk, &choice));
+		assert_true(span_is(must_get(choice, "required"), "[\"answer\"]"));
+	}
+	/* `match` belongs to rules, and to them alone. */
+	assert_true(span_is(must_get(must_get(must_get(schema, "$defs"), "rule"), "required"), "[\"match\"]"));
+	assert_false(json_get(
+		must_get(must_get(must_get(schema, "$defs"), "settings"), "properties"), NULL, "match", &choices));
+	free(text);
+}
+
+static void describes_every_key_in_the_manual(void **unused)
+{
+	(void)unused;
+	static const char *const known[] = {
+		".Ss Top level\n.Bl -tag -width Ds\n.It Cm principal : Ar authorization, header:NAME or none\n",
+		".It Cm http_status_for_missing_capability : Ar 200 or 400\nThe HTTP status of error -32021",
+		".It Cm parked : Ar number\nCalls that wait for their clients, in all, tasks (task_after) among "
+		"them.\nThe default is\n.Cm 10000 .\n",
+		".It Cm message : Ar size\n",
+		".It Cm gather : Ar duration\n",
+		".It Cm era : Ar legacy modern auto\n",
+		".It Cm forward_headers : Ar list of texts\n",
+		".It Cm ca_file : Ar text\nCertificates that an HTTPS server may be signed by, instead of the "
+		"system's.\n.It",
+		".It Cm hide : Ar true or false\n",
+		".It Cm elicitation : Ar forward, deny, decline, cancel, fail or {answer: RESULT}\n",
+		".It Cm roots : Ar forward, deny, fail or {answer: RESULT}\n",
+		".Ss cache, in defaults and rules\n",
+	};
+	char *text = write_document(policy_write_man);
+	for (size_t i = 0; i < key_count; i++) {
+		char item[100];
+		snprintf(item, sizeof(item), ".It Cm %s : Ar ", keys[i].name);
+		if (!strstr(text, item))
+			fail_msg("no %s", keys[i].name);
+	}
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strstr(text, known[i]))
+			fail_msg("no %s", known[i]);
+	free(text);
+}
+
 static void names_missing_files(void **unused)
 {
 	(void)unused;
@@ -390,6 +511,8 @@ int main(void)
 		cmocka_unit_test(matches_globs),
 		cmocka_unit_test(finds_overlaps),
 		cmocka_unit_test(explains_where_settings_come_from),
+		cmocka_unit_test(describes_every_key_in_the_schema),
+		cmocka_unit_test(describes_every_key_in_the_manual),
 		cmocka_unit_test(names_missing_files),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,6 +166,58 @@ static void checks_answers(void **unused)
 	}
 }
 
+/* What a browser makes of a URL counts (WHATWG URL), not what it looks like. */
+static void knows_where_a_url_leads(void **unused)
+{
+	(void)unused;
+	static char *hosts[] = {"good.example"};
+	static const struct policy_rule rule = {.url_hosts = hosts, .url_host_count = 1};
+	static const struct capability_need url = {.kind = POLICY_ELICITATION, .url = true},
+					    form = {.kind = POLICY_ELICITATION};
+	static const struct {
+		const char *params;
+		bool allowed;
+	} cases[] = {
+		{"{\"mode\":\"url\",\"url\":\"https://good.example\"}", true},
+		{"{\"mode\":\"url\",\"url\":\"HTTP://me@GOOD.example:80/a?b#c\"}", true},
+		{"{\"mode\":\"url\",\"url\":\"https://good.example/://\"}", true},
+		{"{\"mode\":\"url\",\"url\":\"https://good.example.evil.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://good.example@evil.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://evil.example/@good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://evil.example?@good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://evil.example#@good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://evil.example\\\\@good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https:\\\\\\\\evil.example/://good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https:evil.example/://good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https:/evil.example/://good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https:///evil.example/://good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"javascript://good.example/%0aalert(1)\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"data:text/html,x://good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\" https://good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://good.example\\u0000.evil.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://good.example\\t.evil.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://good.example\\n@evil.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://good.exampl%65\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://good.example\",\"URL\":\"https://evil.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":\"https://evil.example\",\"url\":\"https://good.example\"}", false},
+		{"{\"mode\":\"url\",\"url\":7}", false},
+		{"{\"mode\":\"url\"}", false},
+		{"{\"mode\":\"url\",\"mode\":\"form\",\"url\":\"https://evil.example\"}", false},
+		{"{\"mode\":\"form\"}", true},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct capability_need need;
+		assert_true(translate_need(SPAN("\"elicitation/create\""), span_of(cases[i].params), &need));
+		if (translate_url_allowed(&need, span_of(cases[i].params), &rule) != cases[i].allowed)
+			fail_msg("%s", cases[i].params);
+	}
+	/* With -32042 it is a URL, whatever its mode says; and without url_hosts all are allowed. */
+	assert_false(translate_url_allowed(&url, SPAN("{\"url\":\"https://evil.example\"}"), &rule));
+	assert_true(translate_url_allowed(&url, SPAN("{\"url\":\"https://good.example\"}"), &rule));
+	assert_true(translate_url_allowed(&url, SPAN("{\"url\":\"x\"}"), &(struct policy_rule){0}));
+	assert_true(translate_url_allowed(&form, SPAN("{}"), &rule));
+}
+
 static void fails_closed(void **unused)
 {
 	(void)unused;
@@ -182,6 +234,7 @@ int main(void)
 		cmocka_unit_test(translates_server_requests),
 		cmocka_unit_test(knows_what_a_server_request_needs),
 		cmocka_unit_test(checks_answers),
+		cmocka_unit_test(knows_where_a_url_leads),
 		cmocka_unit_test(fails_closed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

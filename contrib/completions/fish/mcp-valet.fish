@@ -42,6 +42,7 @@ complete -c mcp-valet -n __mcp_valet_serves -l log-level -x -a 'error warning in
 complete -c mcp-valet -n __mcp_valet_serves -l log-format -x -a 'text json' -d 'the form of log lines'
 complete -c mcp-valet -n __mcp_valet_before_dashes -l answers -d 'decode-state: show the answers in the state, too'
 complete -c mcp-valet -n __mcp_valet_before_dashes -l json -d 'report: as JSON'
+complete -c mcp-valet -n __mcp_valet_before_dashes -l html -d 'report: as one page of HTML'
 complete -c mcp-valet -n __mcp_valet_before_dashes -l file -rF -d 'report: from a file that --json wrote'
 complete -c mcp-valet -n __mcp_valet_before_dashes -l help -d 'show a summary of the options'
 complete -c mcp-valet -n __mcp_valet_serves -l version -d 'show the version'
