@@ -98,7 +98,7 @@ test('what is in doubt is refused, and nothing after it is read', { timeout: 600
   assert.deepEqual((await exchange(valet, good, 1)).statuses, [200]);
 });
 
-test('what is not in doubt is taken, and so is what follows', { timeout: 20000 }, async t => {
+test('what is not in doubt is taken, and so is what follows', { timeout: 60000 }, async t => {
   const valet = await serve(t, server);
   for (const [what, bytes] of Object.entries(taken)) {
     const { statuses, text } = await exchange(valet, bytes + good, 2);
@@ -113,7 +113,7 @@ test('what is not in doubt is taken, and so is what follows', { timeout: 20000 }
 });
 
 // A page of another site has its own name in Host, whatever address that name has by now, and in Origin.
-test('a web page gets nowhere by rebinding a name', { timeout: 20000 }, async t => {
+test('a web page gets nowhere by rebinding a name', { timeout: 60000 }, async t => {
   const valet = await serve(t, server, { args: ['--admin', '127.0.0.1:0'] });
   const admin = { port: Number(await until(() => /"admin-started".*127\.0\.0\.1:(\d+)/.exec(valet.log)?.[1], 'the admin endpoint')) };
   const named = (host, ...lines) => request([...lines, length], body).replace('Host: localhost', `Host: ${host}`);
@@ -130,7 +130,7 @@ test('a web page gets nowhere by rebinding a name', { timeout: 20000 }, async t 
   assert.deepEqual((await exchange(valet, named(mine, `Origin: http://${mine}`), 1)).statuses, [200]);
 });
 
-test('of two headers that say who the client is, none is believed', { timeout: 20000 }, async t => {
+test('of two headers that say who the client is, none is believed', { timeout: 60000 }, async t => {
   const valet = await serve(t, server, { policy: 'version: 1\nprincipal: header:X-User\n' });
   for (const lines of [['X-User: a', 'X-User: b'], ['X-User: a', 'x-USER: a']]) {
     const { statuses, ended } = await exchange(valet, request([...lines, length], body) + good);
