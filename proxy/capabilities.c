@@ -34,9 +34,10 @@ int capabilities_read(struct capabilities *caps, struct span value, struct error
 		if (!caps->elicitation_url)
 			caps->elicitation_form = true;
 	}
-	if (read_object(value, "extensions", &present, &member, error))
-		return error->code;
-	return present ? read_object(member, "io.modelcontextprotocol/tasks", &caps->tasks, &part, error) : 0;
+	/* An extension that is declared wrongly is not declared. */
+	caps->tasks = json_get(value, NULL, "extensions", &member) &&
+		      json_get(member, NULL, "io.modelcontextprotocol/tasks", &part) && json_type(part) == JSON_OBJECT;
+	return 0;
 }
 
 bool capabilities_equal(const struct capabilities *a, const struct capabilities *b)

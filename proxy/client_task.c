@@ -221,7 +221,10 @@ void client_task_on_working(struct call *call)
 {
 	struct client_task *task = call->client_task;
 	struct proxy *proxy = call->proxy;
-	if (!task || task->created || !may_become(call) || call->state != CALL_RUNNING)
+	if (!task || task->created)
+		return;
+	timer_cancel(&proxy->timers, &task->timer); /* of an earlier request, which may have declared more */
+	if (!may_become(call) || call->state != CALL_RUNNING)
 		return;
 	if (call->rule->task_after_ms == 0)
 		on_patience_over(call);

@@ -326,7 +326,9 @@ void call_on_withdrawn(struct call *call, struct server_request *request)
 	call->lost |= call->state == CALL_PARKED;
 	call_log(call, LOG_INFO, "server-request-withdrawn", "the server no longer waits for an answer");
 	/* Nothing is left to ask, and the exchange is still open: the call just goes on. */
-	if (call->state == CALL_GATHERING && TAILQ_EMPTY(&call->inputs))
+	if (call->state == CALL_GATHERING && TAILQ_EMPTY(&call->inputs)) {
 		call_set_state(call, CALL_RUNNING);
+		client_task_on_working(call);
+	}
 	client_task_on_withdrawn(call);
 }

@@ -1,31 +1,10 @@
 /* Modern clients: persons who send jobs, get asked, think, and come back, or do not; and some who cheat. */
+#include "tests/sim/client_model.h"
 #include "tests/sim/dialog.h"
-#include "tests/sim/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct person {
-	struct person *next;
-	struct world *world;
-	unsigned principal;
-	const char *caps;
-	bool over_http, logs;
-	struct party *pipe; /* of stdio */
-};
-
-/* A job in the hands of a person. */
-struct plan {
-	struct person *person;
-	struct job *job;
-	struct ask *waiting_for;  /* the honest ask under way, or NULL */
-	struct ask *last;	  /* the last honest one */
-	struct span state, round; /* of the last round: inputRequests */
-	struct span old_state;	  /* of the round before */
-	unsigned rounds, tries, cheats;
-	bool over, good_end;
-};
 
 static struct model *model_of(struct world *world)
 {
@@ -37,7 +16,7 @@ static bool is_benign(struct world *world)
 	return model_of(world)->nature.benign;
 }
 
-static void plan_over(struct plan *plan)
+void plan_over(struct plan *plan)
 {
 	if (plan->over)
 		return;
@@ -56,7 +35,7 @@ static struct party *party_for(struct person *person)
 	return person->pipe;
 }
 
-static struct ask *make_ask(struct plan *plan, struct person *person)
+struct ask *make_ask(struct plan *plan, struct person *person)
 {
 	struct world *world = person->world;
 	struct ask *ask = ask_new(party_for(person), plan->job, plan->person->caps);
@@ -80,7 +59,7 @@ static void on_impatient(struct world *world, void *arg)
 	plan_over(plan);
 }
 
-static void send_honest(struct plan *plan, struct ask *ask)
+void send_honest(struct plan *plan, struct ask *ask)
 {
 	struct world *world = ask->world;
 	plan->waiting_for = plan->last = ask;
@@ -128,7 +107,7 @@ const char *model_bad_answer(struct world *world)
 }
 
 /* Writes inputResponses for a round: each question answered with `percent`, wrongly if `bad`. */
-static void write_answers(struct ask *ask, struct span round, unsigned percent, bool bad)
+void write_answers(struct ask *ask, struct span round, unsigned percent, bool bad)
 {
 	struct world *world = ask->world;
 	struct buf out = {0};
@@ -351,7 +330,7 @@ static void on_try_again(struct world *world, void *arg)
 
 /* What comes back from the core. */
 
-static int64_t thinking_ms(struct world *world)
+int64_t thinking_ms(struct world *world)
 {
 	int64_t dice = choose(world, 0, 99);
 	if (is_benign(world))
@@ -397,7 +376,9 @@ void model_responded(struct party *party, struct ask *ask, int http_status, stru
 	struct span result = get_response(ask, "result");
 	if (plan->over)
 		return;
-	if (!result.ptr) {
+	if (ask->task_method || (result.ptr && json_string_is(get(result, "resultType"), "task"))) {
+		plan_on_task(plan, ask);
+	} else if (!result.ptr) {
 		on_error(plan, get_response(ask, "error"));
 	} else if (json_string_is(get(result, "resultType"), "input_required")) {
 		on_round(plan, result);
@@ -515,6 +496,9 @@ static struct person *add_person(struct world *world)
 	person->world = world;
 	person->principal = (unsigned)choose(world, 1, 3);
 	person->caps = model_caps(world);
+	if (world->policy->tasks && chance(world, 80))
+		person->caps = arena_printf(&world->arena, "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}%s%s",
+			person->caps[1] == '}' ? "" : ",", person->caps + 1);
 	person->over_http = chance(world, 50);
 	person->logs = chance(world, 20);
 	person->next = model->persons;

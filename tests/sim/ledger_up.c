@@ -475,7 +475,7 @@ static bool is_awaited(const struct world *world, const struct job *job)
 	for (const struct ask *ask = world->ledger->asks; ask; ask = ask->next)
 		if (ask->job == job && ask->is_open)
 			return true;
-	return job->task.ptr != NULL;
+	return false;
 }
 
 /* What the core cannot know: the call is over for it; or it waits with its client, and the server asks more without

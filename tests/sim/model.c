@@ -210,6 +210,14 @@ static void choose_passed(struct world *world)
 	world->breaks = chance(world, 20) ? 5 : 0;
 }
 
+static void choose_tasks(struct world *world)
+{
+	struct policy *policy = world->policy;
+	policy->tasks = chance(world, 30);
+	if (policy->tasks)
+		policy->defaults.task_after_ms = chance(world, 50) ? 0 : choose(world, 1, 5000);
+}
+
 void model_run(struct world *world, bool passed)
 {
 	struct model *model = arena_alloc(&world->arena, sizeof(*model));
@@ -219,6 +227,8 @@ void model_run(struct world *world, bool passed)
 	model->passed = passed;
 	if (passed)
 		choose_passed(world);
+	else
+		choose_tasks(world);
 	world->has_streams = chance(world, 40);
 	world->late_turns = chance(world, 30);
 	/* What a benign server asks at once has to arrive within the time of gathering. */

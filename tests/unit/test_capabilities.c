@@ -44,6 +44,36 @@ static void declares_what_the_client_declared(void **unused)
 	}
 }
 
+static void reads_the_tasks_extension(void **unused)
+{
+	(void)unused;
+	static const struct {
+		const char *modern;
+		bool declared;
+	} cases[] = {
+		{"{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}", true},
+		{"{\"extensions\":{\"a/b\":{},\"io.modelcontextprotocol\\/tasks\":{\"x\":1}},\"roots\":{}}", true},
+		{"{\"extensions\":{\"a/b\":{}}}", false},
+		{"{\"tasks\":{}}", false}, /* of 2025-11-25 */
+		{"{\"extensions\":{\"io.modelcontextprotocol/tasks\":true}}", false},
+		{"{\"extensions\":{\"io.modelcontextprotocol/tasks\":null}}", false},
+		{"{\"extensions\":[\"io.modelcontextprotocol/tasks\"]}", false},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct capabilities caps, same = {0};
+		struct error error = {0};
+		struct buf legacy = {0};
+		assert_int_equal(capabilities_read(&caps, span_of(cases[i].modern), &error), 0);
+		assert_int_equal(caps.tasks, cases[i].declared);
+		/* The legacy server hears nothing of it, so it needs no session of its own. */
+		same.roots = caps.roots;
+		assert_true(capabilities_equal(&caps, &same));
+		capabilities_write_legacy(&caps, true, &legacy);
+		assert_true(span_is(buf_span(&legacy), caps.roots ? "{\"roots\":{}}" : "{}"));
+		buf_free(&legacy);
+	}
+}
+
 static void names_the_member_that_is_no_object(void **unused)
 {
 	(void)unused;
@@ -93,6 +123,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(declares_what_the_client_declared),
+		cmocka_unit_test(reads_the_tasks_extension),
 		cmocka_unit_test(names_the_member_that_is_no_object),
 		cmocka_unit_test(knows_what_is_covered),
 	};

@@ -25,7 +25,11 @@ static struct {
 	char state[MAX_TEXT];	     /* of the newest round, and whose request it was */
 	unsigned state_of;
 	unsigned rounds, results;
+	char task[MAX_TEXT]; /* the id of the newest task, with its quotes */
+	unsigned tasks, ends;
 } world;
+
+static bool with_tasks; /* the client declares them, and the policy makes them */
 
 /* The server. */
 
@@ -116,6 +120,13 @@ static void note_round(struct span result, unsigned id)
 {
 	struct span type, state;
 	world.results++;
+	if (json_get(result, NULL, "taskId", &state)) {
+		assert_in_range(state.len, 1, sizeof(world.task) - 1);
+		memcpy(world.task, state.ptr, state.len);
+		world.task[state.len] = '\0';
+		world.tasks += json_get(result, NULL, "resultType", &type) && json_string_is(type, "task");
+		world.ends += json_get(result, NULL, "result", &type);
+	}
 	if (!json_get(result, NULL, "resultType", &type) || !json_string_is(type, "input_required") ||
 		!json_get(result, NULL, "requestState", &state))
 		return;
@@ -163,7 +174,7 @@ static const char meta[] =
 	"\"io.modelcontextprotocol/logLevel\":\"info\",\"io.modelcontextprotocol/"
 	"clientInfo\":{\"name\":\"c\",\"version\":"
 	"\"1\"},\"traceparent\":\"00-0123456789abcdef0123456789abcdef-0123456789abcdef-01\","
-	"\"io.modelcontextprotocol/clientCapabilities\":{\"roots\":{},\"elicitation\":{\"form\":{},\"url\":{}}}}";
+	"\"io.modelcontextprotocol/clientCapabilities\":{\"roots\":{},\"elicitation\":{\"form\":{},\"url\":{}}";
 
 static unsigned request(const char *method, const char *params)
 {
@@ -171,8 +182,9 @@ static unsigned request(const char *method, const char *params)
 	unsigned id = ++world.requests;
 	assert_in_range(id, 1, MAX_REQUESTS - 1);
 	world.open[id] = 1;
-	snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"%s\",\"params\":{%s%s%s}}", id,
-		method, params, params[0] ? "," : "", meta);
+	snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"%s\",\"params\":{%s%s%s%s}}}}", id,
+		method, params, params[0] ? "," : "", meta,
+		with_tasks ? ",\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}" : "");
 	proxy_receive(around.proxy, &world.client, span_of(text), NULL);
 	return id;
 }
@@ -234,6 +246,42 @@ static void play_calls(void)
 	advance(10000);
 }
 
+static void about_task(const char *method, const char *answers)
+{
+	static char text[2 * MAX_TEXT];
+	if (!world.task[0])
+		return;
+	snprintf(text, sizeof(text), "\"taskId\":%s,\"inputResponses\":{%s}", world.task, answers);
+	request(method, text);
+	advance(100);
+}
+
+static void play_tasks(void)
+{
+	static const char accept[] = "\"input-1\":{\"action\":\"accept\",\"content\":{}}";
+	request("server/discover", "");
+	request("tools/call", "\"name\":\"ask\",\"arguments\":{}");
+	advance(100);
+	about_task("tasks/get", "");
+	about_task("tasks/update", "\"input-2\":{\"roots\":[]}");
+	about_task("tasks/get", "");
+	about_task("tasks/update", accept);
+	about_task("tasks/get", "");
+	world.task[0] = '\0';
+	request("tools/call", "\"name\":\"urls\"");
+	advance(100);
+	about_task("tasks/get", "");
+	about_task("tasks/update", accept);
+	advance(20000);
+	about_task("tasks/get", "");
+	world.task[0] = '\0';
+	request("tools/call", "\"name\":\"hang\"");
+	advance(100);
+	about_task("tasks/cancel", "");
+	about_task("tasks/get", "");
+	request("tasks/get", "\"taskId\":\"00112233445566778899aabbccddeeff\"");
+}
+
 static void play_endings(void)
 {
 	unsigned listener = request("subscriptions/listen",
@@ -291,6 +339,8 @@ static size_t run_with(size_t fail_at, size_t fail_until, enum policy_rerun reru
 	struct keyring *keys = keyring_random(&env);
 	if (policy) {
 		policy->defaults.rerun = rerun;
+		policy->tasks = with_tasks;
+		policy->defaults.task_after_ms = with_tasks ? 0 : -1;
 		policy->mcp_headers = POLICY_HEADERS_VALIDATE;
 	}
 	if (policy && keys)
@@ -300,7 +350,10 @@ static size_t run_with(size_t fail_at, size_t fail_until, enum policy_rerun reru
 		world.client.cancels_by_message = true;
 		world.client.authorization = "secret";
 		client_init(&world.client, &face_ops);
-		play_calls();
+		if (with_tasks)
+			play_tasks();
+		else
+			play_calls();
 		play_endings();
 		check_end();
 	}
@@ -362,6 +415,20 @@ static void test_each_fails_with_reruns(void **state)
 	}
 }
 
+static void test_each_fails_with_tasks(void **state)
+{
+	(void)state;
+	with_tasks = true;
+	size_t count = run(0, 0);
+	assert_in_range(world.tasks, 6, MAX_REQUESTS);
+	assert_int_equal(world.ends, 2);
+	for (size_t n = 1; n <= count; n++)
+		run(n, n);
+	for (size_t n = 1; n <= count; n += 3)
+		run(n, n + 9);
+	with_tasks = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +437,7 @@ int main(void)
 		cmocka_unit_test(test_ten_in_a_row_fail),
 		cmocka_unit_test(test_all_from_one_on_fail),
 		cmocka_unit_test(test_each_fails_with_reruns),
+		cmocka_unit_test(test_each_fails_with_tasks),
 	};
 	if (sodium_init() < 0)
 		return 1;

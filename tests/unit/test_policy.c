@@ -151,6 +151,30 @@ static void reads_quantities(void **unused)
 	policy_unref(policy);
 }
 
+static void offers_tasks_where_some_tool_has_them(void **unused)
+{
+	(void)unused;
+	static const struct {
+		const char *text;
+		bool tasks;
+	} cases[] = {
+		{"version: 1", false},
+		{"version: 1\ndefaults: { task_after: never }", false},
+		{"version: 1\ndefaults: { task_after: 0s }", true},
+		{"version: 1\nrules:\n  - match: { tool: x }\n    task_after: 2s\n  - match: { tool: y }\n    park: 1s",
+			true},
+		{"version: 1\ndefaults: { task_after: 1s }\nrules:\n  - match: { tool: x }\n    task_after: never",
+			true},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct error error;
+		struct policy *policy = parse(cases[i].text, &error);
+		assert_non_null(policy);
+		assert_int_equal(policy->tasks, cases[i].tasks);
+		policy_unref(policy);
+	}
+}
+
 static void says_what_is_wrong_and_where(void **unused)
 {
 	(void)unused;
@@ -175,6 +199,8 @@ static void says_what_is_wrong_and_where(void **unused)
 			"p:4:15: sampling: \"decline\"; expected forward"},
 		{"version: 1\nrules:\n  - match: { tool: x }\n    asks: never\n    input_keys: [ a ]",
 			"p:5:17: input_keys contradicts asks: never of line 4"},
+		{"version: 1\ndefaults:\n  rerun: always\n  task_after: 0s\n",
+			"p:4:15: task_after contradicts rerun: always of line 3"},
 		{"version: 1\nrules:\n  - match: { tool: x }\n    hide: true\n    park: 1s",
 			"p:4:11: hide: true makes the other keys"},
 		{"version: 1\nrules:\n  - match: { tool: a* }\n  - match: { tool: a* }",
@@ -476,6 +502,7 @@ int main(void)
 		cmocka_unit_test(has_safe_defaults),
 		cmocka_unit_test(checks_every_key),
 		cmocka_unit_test(reads_quantities),
+		cmocka_unit_test(offers_tasks_where_some_tool_has_them),
 		cmocka_unit_test(says_what_is_wrong_and_where),
 		cmocka_unit_test(reports_all_faults),
 		cmocka_unit_test(lets_the_most_specific_rule_win),

@@ -1,0 +1,37 @@
+/* What the files of the client model share: persons, and their plans. */
+#ifndef MCP_VALET_SIM_CLIENT_MODEL_H
+#define MCP_VALET_SIM_CLIENT_MODEL_H
+
+#include "tests/sim/model.h"
+
+struct person {
+	struct person *next;
+	struct world *world;
+	unsigned principal;
+	const char *caps;
+	bool over_http, logs;
+	struct party *pipe; /* of stdio */
+};
+
+/* A job in the hands of a person. */
+struct plan {
+	struct person *person;
+	struct job *job;
+	struct ask *waiting_for;  /* the honest ask under way, or NULL */
+	struct ask *last;	  /* the last honest one */
+	struct span state, round; /* of the last round: inputRequests */
+	struct span old_state;	  /* of the round before */
+	unsigned rounds, tries, cheats;
+	bool over, good_end;
+};
+
+struct ask *make_ask(struct plan *plan, struct person *person);
+void send_honest(struct plan *plan, struct ask *ask);
+void write_answers(struct ask *ask, struct span round, unsigned percent, bool bad);
+int64_t thinking_ms(struct world *world);
+void plan_over(struct plan *plan);
+
+/* task_client.c: the job is a task now, or something came back about it. */
+void plan_on_task(struct plan *plan, const struct ask *ask);
+
+#endif
