@@ -151,7 +151,7 @@ static bool respond(struct visitor *visitor, struct answer *answer, bool with_bo
 	return ok;
 }
 
-/* false if the head is not complete yet, or there was no memory for the response: *over is set then. */
+/* false if the head is not complete yet; or there was no memory for the response: *over is set then. */
 static bool take_request(struct visitor *visitor, bool *over)
 {
 	struct answer answer = {.status = 200, .type = "text/plain; charset=utf-8"};
@@ -159,14 +159,16 @@ static bool take_request(struct visitor *visitor, bool *over)
 	const char *fault = "A line does not end with CRLF";
 	size_t len = http1_find_head_end(buf_span(&visitor->in), &visitor->scanned);
 	int status = len == HTTP1_BAD_LINE ? 400 : 0;
-	if (!len) {
-		*over = visitor->in.len > MAX_HEAD_BYTES;
-		return false;
+	if (!status && (len ? len : visitor->in.len) > MAX_HEAD_BYTES) {
+		status = 431;
+		fault = "The head is too large";
 	}
+	if (!status && !len)
+		return false;
 	if (!status)
 		status = http1_parse_head((struct span){visitor->in.data, len}, &head, &fault);
 	if (status)
-		refuse(&answer, 400, fault);
+		refuse(&answer, status, fault);
 	else
 		answer_head(visitor->admin, &head, &answer);
 	*over = !respond(visitor, &answer, status || !span_is(head.method, "HEAD"));

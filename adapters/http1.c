@@ -150,6 +150,14 @@ bool http1_is_value(struct span value)
 	return true;
 }
 
+bool http1_is_visible(struct span value)
+{
+	for (size_t i = 0; i < value.len; i++)
+		if (value.ptr[i] <= ' ' || value.ptr[i] > '~')
+			return false;
+	return true;
+}
+
 static int check_fields(struct span fields, const char **fault)
 {
 	unsigned count = 0;
@@ -296,6 +304,41 @@ int http1_parse_head(struct span head, struct http1_head *out, const char **faul
 		return status;
 	*fault = NULL;
 	return 0;
+}
+
+int http1_parse_response(struct span head, struct http1_head *out)
+{
+	struct span line, length, coding;
+	const char *fault;
+	*out = (struct http1_head){0};
+	/* HTTP/1.1 200 and perhaps a reason */
+	if (head.len < 4 || !take_line(&head, &line) || line.len < 12 || memcmp(line.ptr, "HTTP/1.", 7) != 0 ||
+		line.ptr[8] != ' ' || (line.len > 12 && line.ptr[12] != ' '))
+		return 0;
+	int status = 0;
+	for (size_t i = 9; i < 12; i++) {
+		if (line.ptr[i] < '0' || line.ptr[i] > '9')
+			return 0;
+		status = status * 10 + (line.ptr[i] - '0');
+	}
+	out->is_http10 = line.ptr[7] == '0';
+	out->fields = (struct span){head.ptr, head.len - 2};
+	if (status < 100 || check_fields(out->fields, &fault) || parse_control(out, &fault))
+		return 0;
+	/* RFC 9112 section 6.3 */
+	unsigned lengths = http1_field(out, "content-length", &length);
+	unsigned codings = http1_field(out, "transfer-encoding", &coding);
+	if (lengths > 1 || codings > 1 || (lengths && parse_length(length, &out->content_length)) ||
+		(codings && !equals_ignoring_case(coding, "chunked")))
+		return 0;
+	bool bodiless = status < 200 || status == 204 || status == 304;
+	out->chunked = codings && !bodiless;
+	out->keep_alive &= !(lengths && codings);
+	if (bodiless || codings)
+		out->content_length = 0;
+	else if (!lengths)
+		out->content_length = HTTP1_UNTIL_CLOSE;
+	return status;
 }
 
 /* Bodies. */

@@ -34,7 +34,13 @@ int http1_parse_head(struct span head, struct http1_head *out, const char **faul
 /* Finds a field by its lower-case name. Returns how many field lines of that name there are, and the last one's value. */
 unsigned http1_field(const struct http1_head *head, const char *name, struct span *value);
 
-/* The body of one request. */
+/* Takes the head of a response apart, from the status line on; `out` is as for a request, without method, path and
+ * authority. Returns the status, or 0 if this is no HTTP/1 response. A body that the end of the connection ends has a
+ * content_length of HTTP1_UNTIL_CLOSE. */
+#define HTTP1_UNTIL_CLOSE UINT64_MAX
+int http1_parse_response(struct span head, struct http1_head *out) MUST_CHECK;
+
+/* The body of one message. */
 struct http1_body {
 	bool chunked;
 	uint64_t left; /* of the body, or of the chunk */
@@ -53,6 +59,8 @@ enum http1_feed http1_body_feed(struct http1_body *body, struct span bytes, size
 
 /* Whether a header field may have this value: line ends and other control characters would be more than a value. */
 bool http1_is_value(struct span value);
+/* Whether all of it is visible ASCII, as an Mcp-Session-Id must be (2025-11-25 basic/transports "Session Management"). */
+bool http1_is_visible(struct span value);
 
 /* Whether a comma-separated list of tokens holds `token`, without regard to case. */
 bool http1_list_has(struct span list, const char *token);

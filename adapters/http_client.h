@@ -1,5 +1,4 @@
-/* HTTP requests on libcurl's multi interface, driven by the event loop. Bytes are handed over as they come; callbacks are
- * made outside of libcurl's own, so that they may start and cancel transfers. */
+/* HTTP requests, driven by the event loop. Bytes are handed over as they come; callbacks may start and cancel transfers. */
 #ifndef MCP_VALET_HTTP_CLIENT_H
 #define MCP_VALET_HTTP_CLIENT_H
 
@@ -30,6 +29,7 @@ struct http_response {
 	int status;
 	const char *content_type; /* "" if there is none */
 	const char *session_id;	  /* Mcp-Session-Id, or NULL */
+	bool bad_session_id;	  /* there is one, but not of visible ASCII, or too long */
 	const char *challenge;	  /* WWW-Authenticate, or NULL */
 };
 

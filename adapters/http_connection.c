@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,18 @@ static void set_timer(struct connection *connection, int64_t delay_ms)
 
 /* Life. */
 
+/* Credentials and arguments do not stay in memory longer than they are used. */
+static void forget_request(struct connection *connection)
+{
+	if (connection->authorization)
+		sodium_memzero(connection->authorization, strlen(connection->authorization));
+	free(connection->authorization);
+	connection->authorization = NULL;
+	connection->client.authorization = NULL;
+	buf_wipe(&connection->head);
+	buf_wipe(&connection->body);
+}
+
 void connection_free(struct connection *connection)
 {
 	if (connection->read_event)
@@ -47,11 +60,9 @@ void connection_free(struct connection *connection)
 		event_free(connection->timer);
 	if (connection->fd >= 0)
 		close(connection->fd);
-	buf_free(&connection->in);
-	buf_free(&connection->head);
-	buf_free(&connection->body);
+	forget_request(connection);
+	buf_wipe(&connection->in);
 	outbox_free(&connection->outbox);
-	free(connection->authorization);
 	free(connection);
 }
 
@@ -126,12 +137,8 @@ static void response_done(struct connection *connection)
 {
 	if (connection->state == CONNECTION_DEAD)
 		return;
-	free(connection->authorization);
-	connection->authorization = NULL;
-	connection->client.authorization = NULL;
+	forget_request(connection);
 	connection->streaming = false;
-	buf_free(&connection->head);
-	buf_free(&connection->body);
 	connection->state = connection->keep_alive && !connection->face->stopped ? CONNECTION_HEAD : CONNECTION_CLOSING;
 	connection->scanned = 0;
 	connection->since_ms = now_ms(connection);
@@ -334,7 +341,9 @@ static void dispatch_session(struct connection *connection, bool is_get)
 	if (connection->state != CONNECTION_PENDING)
 		return;
 	if (status != 200) {
-		refuse(connection, status, "Session not found", false);
+		refuse(connection, status,
+			status == 404 ? "Session not found" : "Last-Event-ID names no stream that can be resumed",
+			false);
 	} else if (!is_get) {
 		respond_empty(connection, 200);
 	} else if (!connection->streaming) {
@@ -366,7 +375,7 @@ static void dispatch(struct connection *connection)
 	}
 	struct buf body = buf_take(&connection->body);
 	enum received received = proxy_receive(face->proxy, &connection->client, buf_span(&body), &headers);
-	buf_free(&body);
+	buf_wipe(&body);
 	if (received == RECEIVED_NOTIFICATION && connection->state == CONNECTION_PENDING)
 		respond_empty(connection, 202);
 }
@@ -528,10 +537,10 @@ static void process(struct connection *connection)
 			more = false;
 	}
 	connection->processing = false;
-	if (connection->state == CONNECTION_CLOSING)
-		buf_free(&connection->in);
-	else if (connection->in.len == 0 && connection->state != CONNECTION_BODY)
-		buf_free(&connection->in); /* a waiting connection is to be small */
+	/* A waiting connection is to be small. */
+	if (connection->state == CONNECTION_CLOSING ||
+		(connection->in.len == 0 && connection->state != CONNECTION_BODY))
+		buf_wipe(&connection->in);
 	/* While the core has a request, the client may send the next one, but not more than a head's worth. */
 	if (connection->state == CONNECTION_PENDING && connection->in.len > connection->face->policy->limits.head_bytes)
 		connection_end(connection);

@@ -6,6 +6,7 @@
 #include "adapters/http_face.h"
 #include "adapters/http_fetch.h"
 #include "adapters/listener.h"
+#include "adapters/log.h"
 #include "adapters/outbox.h"
 
 #include <event2/event.h>
@@ -30,9 +31,11 @@ struct http_face {
 	struct http_upstream *metadata; /* where protected resource metadata comes from, or NULL */
 	struct event *accept_event;
 	struct event *pause_timer; /* after running out of descriptors */
-	struct event *bury_timer;  /* frees the dead at the end of the turn */
+	struct log_rate accept_rate;
+	struct event *bury_timer; /* frees the dead at the end of the turn */
 	struct connection_list connections, dead;
 	size_t count;
+	struct log_rate refusals; /* of connections */
 	bool stopped;
 };
 

@@ -1,12 +1,13 @@
 #include "adapters/http_connection.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ACCEPTS_A_TURN = 64, PAUSE_MS = 100 };
+enum { ACCEPTS_A_TURN = 64, PAUSE_MS = 100, REFUSALS_A_SECOND = 10 };
 
 static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
@@ -25,6 +26,19 @@ static unsigned count_peer(const struct http_face *face, const char *peer)
 	return count;
 }
 
+/* A flood of connections is no flood of lines. */
+static void log_refusal(struct http_face *face)
+{
+	char text[160];
+	unsigned left_out;
+	if (!log_rate_allows(&face->refusals, REFUSALS_A_SECOND, face->env->now_ms(face->env->ctx), &left_out))
+		return;
+	snprintf(text, sizeof(text), "too many connections (limits.connections, limits.connections_per_address)");
+	if (left_out)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %u more were refused before", left_out);
+	log_face(face, LOG_WARNING, "connection-refused", text);
+}
+
 static void take_connection(struct http_face *face, int fd, const struct sockaddr_storage *address)
 {
 	const struct policy_limits *limits = &face->policy->limits;
@@ -32,8 +46,7 @@ static void take_connection(struct http_face *face, int fd, const struct sockadd
 	listener_peer_name(address, peer);
 	if (face->count >= limits->connections ||
 		(!face->listener.is_unix && count_peer(face, peer) >= limits->connections_per_address)) {
-		log_face(face, LOG_WARNING, "connection-refused",
-			"too many connections (limits.connections, limits.connections_per_address)");
+		log_refusal(face);
 		if (send(fd, busy, sizeof(busy) - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 			log_face(face, LOG_DEBUG, "connection-refused", "and it did not hear of it");
 		close(fd);
@@ -41,6 +54,14 @@ static void take_connection(struct http_face *face, int fd, const struct sockadd
 	}
 	if (!connection_open(face, fd, peer))
 		log_face(face, LOG_WARNING, "connection-refused", "out of memory");
+}
+
+static void log_accept_failed(struct http_face *face)
+{
+	unsigned left_out;
+	if (log_rate_allows(&face->accept_rate, 1, face->env->now_ms(face->env->ctx), &left_out))
+		log_event(
+			face->env, LOG_ERROR, "accept-failed", "out of descriptors or memory, %u times", left_out + 1);
 }
 
 /* A bounded number a turn, so that a flood does not starve the others. Without descriptors the listener rests, or it would
@@ -57,7 +78,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 			take_connection(face, accepted, &address);
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			static const struct timeval pause = {0, PAUSE_MS * 1000};
-			log_face(face, LOG_ERROR, "accept-failed", "out of descriptors or memory");
+			log_accept_failed(face);
 			event_del(face->accept_event);
 			event_add(face->pause_timer, &pause);
 			return;

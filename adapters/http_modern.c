@@ -7,10 +7,15 @@
 #include <sodium.h>
 #include <string.h>
 
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
 static bool is_plain(struct span value)
 {
 	/* A header without a value would not be sent. */
-	bool is_edged = !value.len || memchr(" \t", value.ptr[0], 2) || memchr(" \t", value.ptr[value.len - 1], 2);
+	bool is_edged = !value.len || is_blank(value.ptr[0]) || is_blank(value.ptr[value.len - 1]);
 	bool looks_encoded = value.len >= 9 && memcmp(value.ptr, "=?base64?", 9) == 0;
 	for (size_t i = 0; i < value.len; i++)
 		if ((value.ptr[i] < ' ' && value.ptr[i] != '\t') || value.ptr[i] > '~')

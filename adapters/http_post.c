@@ -139,6 +139,11 @@ static void on_head(void *arg, const struct http_response *response)
 		session_set_challenge(upstream->session, response->challenge);
 	upstream->unsent_bytes -= post->bytes;
 	post->bytes = 0;
+	if (post->is_handshake && status / 100 == 2 && response->bad_session_id) {
+		upstream_lose(
+			upstream, 0, "the server's Mcp-Session-Id is not visible ASCII, or longer than 511 bytes");
+		return;
+	}
 	post->is_stream = status / 100 == 2 && strncasecmp(response->content_type, "text/event-stream", 17) == 0;
 	if (post->is_handshake && status / 100 == 2 && upstream->mode == HTTP_MODE_UNKNOWN) {
 		upstream->mode = HTTP_MODE_STREAMABLE;

@@ -91,7 +91,7 @@ void upstream_lose(struct upstream *upstream, int http_status, const char *why);
 struct header_lines {
 	const char *lines[16 + 64 + HTTP1_MAX_FIELDS + 1]; /* ours, the policy's, the client's Mcp-Param-*, the end */
 	char session_id[600], version[64], last_event_id[SSE_MAX_FIELD + 32];
-	char *authorization, *forwarded, *mirrors;
+	struct buf authorization, forwarded, mirrors;
 };
 void header_lines_free(struct header_lines *headers);
 bool upstream_write_headers(const struct upstream *upstream, struct header_lines *headers, const char *accept,

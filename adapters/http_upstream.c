@@ -2,10 +2,12 @@
 
 #include "proxy/json.h"
 
+#include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text)
 {
@@ -108,7 +110,7 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 {
 	const char **line = &headers->lines[0];
 	const char *authorization = upstream->session ? session_authorization(upstream->session) : NULL;
-	struct buf text = {0};
+	headers->authorization = headers->forwarded = headers->mirrors = (struct buf){0};
 	*line++ = accept;
 	*line++ = "Accept-Encoding: identity";
 	*line++ = "User-Agent: mcp-valet";
@@ -128,37 +130,31 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 		snprintf(headers->last_event_id, sizeof(headers->last_event_id), "Last-Event-ID: %s", last_event_id);
 		*line++ = headers->last_event_id;
 	}
-	headers->authorization = NULL;
 	if (authorization) {
-		buf_printf(&text, "Authorization: %s", authorization);
-		buf_add(&text, "", 1);
-		headers->authorization = text.data;
-		*line++ = text.data;
+		buf_add_text(&headers->authorization, "Authorization: ");
+		buf_add(&headers->authorization, authorization, strlen(authorization) + 1);
+		*line++ = headers->authorization.data;
 	}
-	headers->forwarded = headers->mirrors = NULL;
 	const char *forwarded = upstream->session ? session_forwarded(upstream->session) : NULL;
-	if (forwarded && !(headers->forwarded = strdup(forwarded)))
-		text.failed = true;
-	line = add_lines(headers, line, headers->forwarded);
+	if (forwarded) {
+		buf_add(&headers->forwarded, forwarded, strlen(forwarded) + 1);
+		line = add_lines(headers, line, headers->forwarded.data);
+	}
 	if (upstream->modern && body.ptr) {
-		struct buf mirrors = {0};
-		http_modern_headers(body, &mirrors);
-		buf_add(&mirrors, "", 1);
-		text.failed |= !buf_ok(&mirrors);
-		headers->mirrors = mirrors.data;
-		line = add_lines(headers, line, headers->mirrors);
+		http_modern_headers(body, &headers->mirrors);
+		buf_add(&headers->mirrors, "", 1);
+		if (buf_ok(&headers->mirrors))
+			line = add_lines(headers, line, headers->mirrors.data);
 	}
 	*line = NULL;
-	return buf_ok(&text);
+	return buf_ok(&headers->authorization) && buf_ok(&headers->forwarded) && buf_ok(&headers->mirrors);
 }
 
 void header_lines_free(struct header_lines *headers)
 {
-	if (headers->authorization)
-		sodium_memzero(headers->authorization, strlen(headers->authorization));
-	free(headers->authorization);
-	free(headers->forwarded);
-	free(headers->mirrors);
+	buf_wipe(&headers->authorization);
+	buf_wipe(&headers->forwarded);
+	buf_wipe(&headers->mirrors);
 }
 
 /* What the core calls. */
@@ -288,10 +284,11 @@ static int parse_url(struct http_upstream *http, const char *url, struct error *
 {
 	if (strncmp(url, "unix:", 5) == 0)
 		return parse_unix(http, url + 5, error);
-	if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+	size_t scheme = strncmp(url, "http://", 7) == 0 ? 7 : strncmp(url, "https://", 8) == 0 ? 8 : 0;
+	const char *host = url + scheme;
+	if (!scheme || strcspn(host, "/?#:") == 0)
 		return error_set(error, ERROR_SYNTAX,
 			"--upstream %s: expected http://…, https://… or unix:/socket:/endpoint", url);
-	const char *host = strstr(url, "//") + 2;
 	if (memchr(host, '@', strcspn(host, "/?#")))
 		return error_set(error, ERROR_SYNTAX,
 			"--upstream: a URL with credentials is not taken; clients bring their own");
@@ -299,10 +296,23 @@ static int parse_url(struct http_upstream *http, const char *url, struct error *
 	return http->url ? 0 : error_set(error, ERROR_MEMORY, "out of memory");
 }
 
+/* libcurl would say so at the first request only, and not which file it is. */
+static bool can_read(const char *what, const char *path, struct error *error)
+{
+	if (!path || access(path, R_OK) == 0)
+		return true;
+	error_set(error, ERROR_SYSTEM, "%s %s: %s", what, path, strerror(errno));
+	return false;
+}
+
 static bool make_client(struct http_upstream *http, const char *ca_file, struct error *error)
 {
 	const struct policy *policy = http->policy;
 	const char *ca = ca_file ? ca_file : policy->upstream.ca_file;
+	if (!can_read(ca_file ? "--upstream-ca" : "upstream.ca_file", ca, error) ||
+		!can_read("upstream.certificate", policy->upstream.certificate, error) ||
+		!can_read("upstream.key", policy->upstream.key, error))
+		return false;
 	http->ca_file = ca ? strdup(ca) : NULL;
 	http->client = http_client_new(http->base,
 		&(struct http_target){.url = http->url,

@@ -51,7 +51,8 @@ struct keyring *key_file_load(const char *path, struct error *error)
 	/* A FIFO in its place must not hold up the start, nor the event loop at a reload. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0) {
-		error_set(error, ERROR_SYSTEM, "key file %s: %s", path, strerror(errno));
+		error_set(error, ERROR_SYSTEM, "key file %s: %s%s", path, strerror(errno),
+			errno == ENOENT ? " (mcp-valet keygen makes one)" : "");
 		return NULL;
 	}
 	if (is_private(fd, path, error)) {

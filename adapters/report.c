@@ -41,7 +41,8 @@ static int fetch(const char *address, struct buf *body, struct error *error)
 	curl_easy_cleanup(easy);
 	curl_global_cleanup();
 	if (code)
-		return error_set(error, ERROR_SYSTEM, "%s: %s", address, curl_easy_strerror(code));
+		return error_set(error, ERROR_SYSTEM, "no admin endpoint at %s: %s (mcp-valet --admin %s serves one)",
+			address, curl_easy_strerror(code), address);
 	if (status != 200)
 		return error_set(error, ERROR_REFUSED, "%s: HTTP status %ld instead of a report", address, status);
 	return 0;
@@ -80,8 +81,13 @@ static void write_line(void *ctx, const char *label, const char *text)
 
 static void write_name(FILE *out, const json_t *entry)
 {
-	put(out, report_text(entry, "subject"));
-	putc(' ', out);
+	const char *subject = report_text(entry, "subject");
+	/* The row that all requests without a row of their own share. */
+	if (strcmp(subject, "other") == 0) {
+		fprintf(out, "lists and all other requests\n");
+		return;
+	}
+	fprintf(out, "%s ", subject);
 	put(out, report_text(entry, "name"));
 	putc('\n', out);
 }

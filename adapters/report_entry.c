@@ -135,7 +135,7 @@ static void describe_calls(const struct speaker *speaker, const json_t *entry)
 		say(speaker, "rounds", "%" PRIdMAX ", up to %" PRIdMAX " in one call",
 			(intmax_t)report_number(entry, "rounds"), (intmax_t)report_number(entry, "most_rounds"));
 	if (people)
-		say(speaker, "people", "%.1f s on average, %.1f s at most, over %" PRIdMAX " rounds",
+		say(speaker, "people", "%.1f s on average, %.1f s at most (%" PRIdMAX ")",
 			(double)report_number(entry, "people_ms") / 1000 / (double)people,
 			(double)report_number(entry, "people_longest_ms") / 1000, (intmax_t)people);
 }
@@ -154,7 +154,7 @@ static void describe_kind(const struct speaker *speaker, const json_t *entry, co
 			snprintf(what + len, sizeof(what) - len, "%s%" PRIdMAX " %s", len ? ", " : ": ",
 				(intmax_t)report_number(counts, outcomes[i][0]), outcomes[i][1]);
 	}
-	say(speaker, "asked", "%s, %" PRIdMAX " times%s", kind, (intmax_t)report_asked(entry, kind), what);
+	say(speaker, "asked", "%s (%" PRIdMAX ")%s", kind, (intmax_t)report_asked(entry, kind), what);
 }
 
 static void describe_forms(const struct speaker *speaker, const json_t *entry)

@@ -123,7 +123,7 @@ int sse_feed(struct sse *sse, struct span bytes)
 		if (complete) {
 			struct span whole = {bytes.ptr, len};
 			take_line(sse, sse->line.len ? buf_span(&sse->line) : whole);
-			sse->line.len = 0;
+			buf_free(&sse->line); /* it may have been as large as what it brought */
 			sse->skip_lf = bytes.ptr[len] == '\r';
 			len++;
 		}

@@ -45,6 +45,9 @@ const struct key keys[] = {
 		"strip: x-mcp-header is taken out of listed tools; validate: it is kept, and over HTTP the Mcp-Param "
 		"headers of a call must say what its arguments do"},
 
+	{SECTION_TOP, "report_file", KEY_TEXT, POLICY(report_file), 0, NULL, 0, 0, NULL,
+		"where the observations of the migration report outlive a restart (read at the start only)"},
+
 	SIZE("message", message_bytes, "16MiB", GIB, "one message in either direction"),
 	SIZE("head", head_bytes, "32KiB", MIB, "request line and headers of an HTTP request"),
 	SIZE("downstream_queue", downstream_queue_bytes, "64MiB", GIB, "written and not yet read by one client"),
@@ -56,7 +59,7 @@ const struct key keys[] = {
 		"the least that the body of an HTTP request must arrive at, per second"},
 	COUNT(exchanges, 1000000, "4096", "requests without a response, over all clients"),
 	COUNT(waiting, 100000, "256", "calls that wait for their place in one session"),
-	COUNT(parked, 1000000, "10000", "calls that wait for their clients, in all"),
+	COUNT(parked, 1000000, "10000", "calls that wait for their clients, in all, tasks (task_after) among them"),
 	COUNT(parked_per_principal, 1000000, "64", "the same for one principal"),
 	COUNT(kept, 1000000, "10000", "outcomes kept for the same retry again"),
 	COUNT(server_requests, 100000, "64", "unanswered requests of one session's server"),
@@ -73,7 +76,7 @@ const struct key keys[] = {
 	DEADLINE(gather, "20ms", 1, 10 * SECOND, "more questions of the server join the round"),
 	DEADLINE(settle, "50ms", 0, 10 * SECOND,
 		"calls wait after the handshake, and after roots were told outside a call"),
-	DEADLINE(hold, "2s", 0, MINUTE, "a server request whose call is not certain"),
+	DEADLINE(hold, "2s", 0, MINUTE, "a server request whose call is uncertain; roots that a list waits for"),
 	DEADLINE(redeliver, "60s", 0, DAY, "an outcome is kept for the same retry"),
 	DEADLINE(grace, "2s", 10, HOUR, "an ended call may still answer, and holds its place"),
 	DEADLINE(keepalive, "25s", 100, HOUR, "between pings to a session with parked calls"),
@@ -122,6 +125,10 @@ const struct key keys[] = {
 		"how long a call waits for its client; then it fails closed"},
 	{SECTION_RULE, "call", KEY_DURATION, RULE(call_ms), 0, "5m", 10, 30 * DAY, NULL,
 		"how long the server may work; the time that people take does not count"},
+	{SECTION_RULE, "task_after", KEY_DURATION, RULE(task_after_ms), 0, "never", 0, HOUR, "never",
+		"a tool that works for so long becomes a task for a client that declares "
+		"io.modelcontextprotocol/tasks: it "
+		"polls instead of waiting; 0s: at once"},
 	{SECTION_RULE, "rounds", KEY_COUNT, RULE(rounds), 0, "10", 1, 1000, NULL, "rounds after which a call is ended"},
 	{SECTION_RULE, "input_keys", KEY_TEXTS, RULE(input_keys), RULE(input_key_count), NULL, 0, 64, NULL,
 		"names of the input requests, in order; a fresh call may bring their answers"},

@@ -65,6 +65,7 @@ static struct policy *finish(struct policy_with_source *whole, const struct node
 {
 	whole->policy.defaults = whole->defaults.settings;
 	whole->policy.rules = rules_read(rules, &whole->defaults, report);
+	whole->policy.tasks = whole->defaults.settings.task_after_ms >= 0 || rules_make_tasks(whole->policy.rules);
 	if (whole->policy.rules && !report->faults)
 		return &whole->policy;
 	if (!report->faults)

@@ -40,12 +40,13 @@ struct policy_rule {
 	enum policy_action action[POLICY_KINDS];
 	char *answer[POLICY_KINDS]; /* POLICY_ANSWER: the result as JSON text, else NULL */
 	enum policy_undeclared undeclared;
-	bool asks_never;   /* it runs beside other calls; asking anyway is refused */
-	bool hide;	   /* not listed, not callable */
-	int64_t park_ms;   /* how long a call waits for its client */
-	int64_t call_ms;   /* how long the server may work, people's time not counted */
-	unsigned rounds;   /* rounds after which a call is ended */
-	char **input_keys; /* names of input requests in order, or NULL */
+	bool asks_never;       /* it runs beside other calls; asking anyway is refused */
+	bool hide;	       /* not listed, not callable */
+	int64_t park_ms;       /* how long a call waits for its client */
+	int64_t call_ms;       /* how long the server may work, people's time not counted */
+	int64_t task_after_ms; /* after so long a client that knows tasks gets one instead of waiting; -1: never */
+	unsigned rounds;       /* rounds after which a call is ended */
+	char **input_keys;     /* names of input requests in order, or NULL */
 	size_t input_key_count;
 	enum policy_rerun rerun;
 	bool rerun_hints;  /* rerun: if-lost, also for tools that say they only read, or may be repeated */
@@ -123,11 +124,13 @@ struct policy {
 	enum policy_mcp_headers mcp_headers; /* what becomes of x-mcp-header in listed tools */
 	int missing_capability_status; /* http_status_for_missing_capability: 400, or 200 for clients that drop a connection on 4xx */
 	size_t min_body_rate; /* min_body_rate: bytes a second that an HTTP body must arrive at */
+	char *report_file; /* where observations outlive a restart, or NULL */
 	struct policy_limits limits;
 	struct policy_deadlines deadlines;
 	struct policy_upstream upstream;
 	struct policy_rule defaults; /* for names that no rule matches */
 	struct policy_rules *rules;  /* compiled lookup */
+	bool tasks;		     /* some tool has task_after */
 	unsigned references;
 };
 

@@ -96,12 +96,17 @@ static void check_contradictions(const struct rule *rule, const struct node *nod
 {
 	const struct node *asks = node_get(node, "asks"), *input_keys = node_get(node, "input_keys");
 	const struct node *hide = node_get(node, "hide"), *rerun = node_get(node, "rerun");
+	const struct node *task_after = node_get(node, "task_after");
 	if (rule->settings.asks_never && asks && input_keys)
 		report_fault(report, input_keys->line, input_keys->column,
 			"input_keys contradicts asks: never of line %u; expected one of the two", asks->line);
 	if (rule->settings.asks_never && asks && rerun && rule->settings.rerun != POLICY_RERUN_NEVER)
 		report_fault(report, rerun->line, rerun->column,
 			"rerun contradicts asks: never of line %u; a call that never asks is never parked", asks->line);
+	if (task_after && rerun && rule->settings.task_after_ms >= 0 && rule->settings.rerun == POLICY_RERUN_ALWAYS)
+		report_fault(report, task_after->line, task_after->column,
+			"task_after contradicts rerun: always of line %u; a call that is kept nowhere cannot be polled",
+			rerun->line);
 	if (rule->settings.hide && hide && node->count > (node_get(node, "match") ? 2u : 1u))
 		report_fault(report, hide->line, hide->column,
 			"hide: true makes the other keys of the rule meaningless; expected it alone");
@@ -253,6 +258,14 @@ struct policy_rules *rules_read(const struct node *node, const struct rule *defa
 	}
 	read_all(rules, node, defaults, report);
 	return rules;
+}
+
+bool rules_make_tasks(const struct policy_rules *rules)
+{
+	for (size_t i = 0; rules && i < rules->rule_count; i++)
+		if (rules->rules[i].settings.task_after_ms >= 0)
+			return true;
+	return false;
 }
 
 const struct rule *rules_find(const struct policy_rules *rules, enum policy_subject subject, const char *name)

@@ -22,6 +22,9 @@ void rules_free(struct policy_rules *rules);
 /* The rule for a name, NULL if none matches. */
 const struct rule *rules_find(const struct policy_rules *rules, enum policy_subject subject, const char *name);
 
+/* Whether one of them has task_after. `rules` may be NULL. */
+bool rules_make_tasks(const struct policy_rules *rules);
+
 /* Reads the settings of one rule, or of `defaults`, over what *rule holds. */
 void rule_read(struct rule *rule, const struct node *node, bool is_rule, struct report *report);
 

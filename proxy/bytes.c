@@ -37,6 +37,13 @@ void buf_free(struct buf *buf)
 	*buf = (struct buf){0};
 }
 
+void buf_wipe(struct buf *buf)
+{
+	if (buf->data)
+		explicit_bzero(buf->data, buf->cap);
+	buf_free(buf);
+}
+
 bool buf_ok(const struct buf *buf)
 {
 	return !buf->failed;

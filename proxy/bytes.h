@@ -32,6 +32,7 @@ bool span_is(struct span span, const char *text); /* byte for byte */
 char *span_dup(struct span span) MUST_CHECK;	  /* terminated copy, to be freed; NULL without memory */
 
 void buf_free(struct buf *buf);			 /* frees the content and makes the buffer empty */
+void buf_wipe(struct buf *buf);			 /* the same, and nothing of the content is left in memory */
 bool buf_ok(const struct buf *buf) MUST_CHECK;	 /* false if an allocation failed since it was empty */
 bool buf_reserve(struct buf *buf, size_t extra); /* makes room for `extra` more bytes; false without memory */
 void buf_add(struct buf *buf, const void *bytes, size_t len);

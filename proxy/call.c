@@ -1,10 +1,12 @@
 #include "proxy/call.h"
 
+#include "proxy/client_task.h"
 #include "proxy/rerun.h"
 #include "proxy/result.h"
 #include "proxy/session.h"
 #include "proxy/task.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,7 @@ static void call_free(struct grave *grave)
 	buf_free(&call->pre_answers);
 	buf_free(&call->spare);
 	free(call->task_id);
+	client_task_free(call);
 	buf_free(&call->answers);
 	buf_free(&call->script);
 	buf_free(&call->outcome);
@@ -53,14 +56,6 @@ static void call_free(struct grave *grave)
 	free(call->subject);
 	free(call->trace);
 	free(call);
-}
-
-static char *make_subject(const struct method *method, const char *name)
-{
-	struct buf text = {0};
-	buf_printf(&text, name ? "%s %.200s" : "%s", method->name, name);
-	buf_add(&text, "", 1);
-	return text.failed ? NULL : text.data;
 }
 
 void call_take_trace(struct call *call, const struct exchange *exchange)
@@ -95,7 +90,7 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	buf_add_span(&call->script, request->script);
 	memcpy(call->principal, exchange->client->principal, sizeof(call->principal));
 	call_take_trace(call, exchange);
-	call->subject = make_subject(request->method, name);
+	call->subject = method_subject(request->method, name);
 	if (!call->subject || !buf_ok(&call->script)) {
 		call_free(&call->grave);
 		return NULL;
@@ -173,6 +168,7 @@ static void start_named(struct exchange *exchange, const struct request *request
 	call->mirrored = tool_mirrors_apply(exchange, request);
 	call->from_start =
 		call->method->id == METHOD_TOOLS_LIST && !json_get(request->params, request->index, "cursor", &cursor);
+	client_task_prepare(call, request);
 	call_await(call, exchange);
 	call_place(call, session, request);
 }
@@ -238,7 +234,9 @@ static int64_t deadline_of(const struct call *call, int64_t now)
 	case CALL_PARKED:
 		return call->expires_ms;
 	case CALL_RESUMING:
-		return now + deadlines->wait_ms;
+		/* What a task was answered is not asked for again. */
+		return client_task_is(call) && call->expires_ms > now + deadlines->wait_ms ? call->expires_ms
+											   : now + deadlines->wait_ms;
 	case CALL_ENDING:
 		return now + deadlines->grace_ms;
 	default:
@@ -278,6 +276,7 @@ static void enter_dead(struct call *call)
 	if (call->ticketed)
 		HASH_DELETE(by_ticket, proxy->tickets, call);
 	call->ticketed = false;
+	client_task_free(call);
 	proxy->counts.calls--;
 	proxy_bury(proxy, &call->grave, call_free);
 }
@@ -297,7 +296,8 @@ void call_set_state(struct call *call, enum call_state state)
 	timer_cancel(&call->proxy->timers, &call->timer);
 
 	call->state = state;
-	if (call->counted_parked && state != CALL_PARKED && state != CALL_RESUMING) {
+	if (call->counted_parked && state != CALL_PARKED && state != CALL_RESUMING &&
+		!client_task_keeps_place(call, state)) {
 		proxy_account_unpark(call->proxy, call->principal);
 		call->counted_parked = false;
 	}
@@ -334,6 +334,7 @@ static void call_settle(struct call *call)
 	call_leave(call);
 	if (session->upstream && call->upstream_id)
 		proxy->upstream->forget(session->upstream, call->upstream_id);
+	client_task_settle(call);
 	call_set_state(call, call->ticketed && call->outcome.len ? CALL_FINISHED : CALL_DEAD);
 	if (proxy->kept_count > proxy->policy->limits.kept)
 		call_set_state(TAILQ_FIRST(&proxy->kept), CALL_DEAD);
@@ -348,7 +349,11 @@ void call_deliver(struct call *call, int http_status)
 	struct exchange *exchange;
 	while ((exchange = TAILQ_FIRST(&call->waiters))) {
 		call->delivered = true;
-		exchange_respond(exchange, http_status, message_body(&call->outcome));
+		/* Only what a ticket leads to is asked for again. */
+		if (!call->ticketed && !TAILQ_NEXT(exchange, of_call) && buf_ok(&call->outcome))
+			exchange_respond_taking(exchange, http_status, &call->outcome);
+		else
+			exchange_respond(exchange, http_status, message_body(&call->outcome));
 	}
 }
 
@@ -462,7 +467,7 @@ void call_send(struct call *call)
 	struct proxy *proxy = call->proxy;
 	if (call->method->id == METHOD_DISCOVER) {
 		struct buf body = {0};
-		result_discover(&body, &session->identity, call->rule);
+		result_discover(&body, &session->identity, call->rule, proxy->policy->tasks);
 		call_end(call, CALL_END_ANSWERED, "discover", &body);
 		return;
 	}
@@ -495,6 +500,7 @@ void call_send(struct call *call)
 			status == ERROR_LIMIT ? "The server does not read fast enough; nothing was sent"
 					      : "The request could not be sent",
 			NULL);
+	client_task_on_working(call);
 }
 
 static void write_body(const struct call *call, struct span result, struct span error, const struct json_index *index,
@@ -507,17 +513,9 @@ static void write_body(const struct call *call, struct span result, struct span 
 			call->retried || call->round > 0);
 }
 
-/* Whoever answers with success knows the name that was called; an error may say that there is no such thing, and so may a
- * tool's result with isError. */
-static bool is_success(struct span result, struct span error, const struct json_index *index)
-{
-	struct span is_error;
-	return !error.ptr && !(json_get(result, index, "isError", &is_error) && json_type(is_error) == JSON_TRUE);
-}
-
 void call_on_answer(struct call *call, struct span result, struct span error, const struct json_index *index)
 {
-	call->row->seen.known |= is_success(result, error, index);
+	observe_answer(&call->row->seen, result, error, index);
 	if (call->state == CALL_ENDING) {
 		call_log(call, LOG_DEBUG, "late-answer", "the server answered a call that nobody waits for");
 		if (call->recycle && call->keep_ms > proxy_now(call->proxy) && !call->outcome.len) {
@@ -554,14 +552,9 @@ void call_on_answer(struct call *call, struct span result, struct span error, co
 void call_on_progress(struct call *call, struct span params)
 {
 	struct span value;
-	char number[64];
-	if (!json_get(params, NULL, "progress", &value) || json_type(value) != JSON_NUMBER ||
-		value.len >= sizeof(number))
-		return;
-	snprintf(number, sizeof(number), "%.*s", (int)value.len, value.ptr);
-	double progress = strtod(number, NULL);
+	double progress = json_get(params, NULL, "progress", &value) ? json_number(value) : NAN;
 	/* It must increase, over all rounds (basic/patterns/progress). */
-	if (call->has_progress && progress <= call->last_progress)
+	if (isnan(progress) || (call->has_progress && progress <= call->last_progress))
 		return;
 	call->has_progress = true;
 	call->last_progress = progress;
@@ -569,7 +562,7 @@ void call_on_progress(struct call *call, struct span params)
 	TAILQ_FOREACH (exchange, &call->waiters, of_call)
 		exchange_progress(exchange, params);
 	buf_free(&call->progress); /* what was kept is older */
-	if (call->state == CALL_PARKED && params.len <= MAX_KEPT_PROGRESS) {
+	if ((call->state == CALL_PARKED || client_task_is(call)) && params.len <= MAX_KEPT_PROGRESS) {
 		buf_add_span(&call->progress, params);
 		if (!buf_ok(&call->progress))
 			buf_free(&call->progress);

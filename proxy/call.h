@@ -54,6 +54,8 @@ struct input {
 };
 TAILQ_HEAD(input_list, input);
 
+struct client_task;
+
 struct call {
 	struct grave grave;
 	TAILQ_ENTRY(call) link;	    /* on the list that its state names */
@@ -100,10 +102,11 @@ struct call {
 	int64_t entered_ms; /* its state */
 	int64_t waited_ms;  /* in the proxy, neither for the server nor for people */
 
-	int64_t not_before_ms;	/* WAITING: when it may run again */
-	char *task_id;		/* as spelled, or NULL */
-	uint64_t progress_id;	/* its progress token upstream: the id of its first request */
-	struct buf spare;	/* a copy of the request, for a second try as a task */
+	int64_t not_before_ms;		 /* WAITING: when it may run again */
+	char *task_id;			 /* as spelled, or NULL */
+	struct client_task *client_task; /* what its client may poll, or NULL (client_task.h) */
+	uint64_t progress_id;		 /* its progress token upstream: the id of its first request */
+	struct buf spare;		 /* a copy of the request, for a second try as a task */
 	struct buf pre_answers; /* inputResponses that a fresh call brought for questions that the policy names */
 
 	struct buf answers;   /* given so far, for the script of a rerun */
@@ -170,6 +173,14 @@ void call_take_trace(struct call *call, const struct exchange *exchange);
 void call_deliver(struct call *call, int http_status);
 void call_await(struct call *call, struct exchange *exchange);
 void call_park(struct call *call);
+/* Makes the call findable by its id. */
+bool call_issue_ticket(struct call *call) MUST_CHECK;
+/* Appends the inputRequests that are still to be answered. */
+void call_write_inputs(struct call *call, struct buf *out);
+/* Checks the answers to all open questions, and takes them if they are good. false if the exchange was told why not. */
+bool call_take_answers(struct exchange *exchange, struct call *call, struct span responses) MUST_CHECK;
+/* A parked call has its answers, and goes on. */
+void call_proceed(struct call *call, const struct request *request);
 void call_unresume(struct call *call);
 /* The server owes an answer to the call's request, or does not any more. call->sent is false without memory. */
 void call_enter(struct call *call);

@@ -34,7 +34,9 @@ int capabilities_read(struct capabilities *caps, struct span value, struct error
 		if (!caps->elicitation_url)
 			caps->elicitation_form = true;
 	}
-	return 0;
+	if (read_object(value, "extensions", &present, &member, error))
+		return error->code;
+	return present ? read_object(member, "io.modelcontextprotocol/tasks", &caps->tasks, &part, error) : 0;
 }
 
 bool capabilities_equal(const struct capabilities *a, const struct capabilities *b)

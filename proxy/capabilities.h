@@ -11,11 +11,13 @@ struct capabilities {
 	bool roots;
 	bool sampling, sampling_tools, sampling_context;
 	bool elicitation_form, elicitation_url;
+	bool tasks; /* the extension io.modelcontextprotocol/tasks: no business of the legacy server */
 };
 
 /* Reads `io.modelcontextprotocol/clientCapabilities`. 0, or ERROR_SYNTAX naming the member that is no object. */
 int capabilities_read(struct capabilities *caps, struct span value, struct error *error) MUST_CHECK;
 
+/* Whether they are the same for the legacy server. */
 bool capabilities_equal(const struct capabilities *a, const struct capabilities *b);
 
 /* Whether anything may be asked of the client at all. */

@@ -52,6 +52,7 @@ struct proxy {
 	struct proxy_counts counts;
 	struct metrics metrics;
 	unsigned kept_count;
+	unsigned client_tasks;		    /* calls that are tasks for their clients, kept ones included */
 	struct tool_names task_tools;	    /* can only be called as a task (task.h) */
 	struct tool_names repeatable_tools; /* say that they only read, or may be repeated (rerun.h) */
 	uint64_t sessions_opened;	    /* ever; names sessions */

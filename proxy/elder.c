@@ -237,7 +237,7 @@ void elder_on_request(struct relay_stream *stream, const struct message *message
 		elder_subscribe(stream, message, true);
 	} else if (json_string_is(message->method, "resources/unsubscribe")) {
 		elder_subscribe(stream, message, false);
-	} else if (!method || method->id == METHOD_DISCOVER || method->id == METHOD_LISTEN) {
+	} else if (!method || method->id == METHOD_DISCOVER || method->id == METHOD_LISTEN || method->of_tasks) {
 		elder_fail(stream, RPC_METHOD_NOT_FOUND, "Method not found");
 	} else if (method->may_ask && !(stream->call = elder_call_new(stream, message, &error))) {
 		elder_fail(stream, RPC_INTERNAL_ERROR, error.text);
@@ -285,10 +285,12 @@ static void on_response(struct relay *relay, const struct message *message)
 		respond(stream, &body);
 		return;
 	}
-	json_get(message->result, &message->index, "resultType", &type);
+	unsigned types = json_get(message->result, &message->index, "resultType", &type);
 	bool is_complete = !type.ptr || json_string_is(type, "complete");
 	if (json_type(message->result) != JSON_OBJECT) {
 		elder_fail(stream, RPC_INTERNAL_ERROR, "The server's result is not an object");
+	} else if (types > 1) {
+		elder_fail(stream, RPC_INTERNAL_ERROR, "The server's result is of two types");
 	} else if (is_complete && stream->number == relay->initialize) {
 		on_discovered(stream, message);
 	} else if (is_complete) {

@@ -11,6 +11,7 @@
 
 #include "proxy/relay.h"
 #include "proxy/translate.h"
+#include "proxy/view.h"
 
 enum { ELDER_LISTS = 3 }; /* tools, prompts, resources */
 
@@ -34,8 +35,9 @@ struct elder {
 	bool lists[ELDER_LISTS]; /* the server tells of their changes */
 	TAILQ_HEAD(, elder_uri) uris;
 	unsigned uri_count;
-	uint64_t listen; /* the subscription that is acknowledged, or 0 */
-	uint64_t asked;	 /* one of ours that is not yet, or 0 */
+	size_t uri_bytes; /* as spelled */
+	uint64_t listen;  /* the subscription that is acknowledged, or 0 */
+	uint64_t asked;	  /* one of ours that is not yet, or 0 */
 	unsigned failures;
 	bool missed;	    /* changes may not have been told */
 	struct timer timer; /* asks again */
@@ -77,6 +79,8 @@ void elder_add_answers(struct buf *out, const struct elder_call *call);
 void elder_on_input_required(struct elder_call *call, const struct message *message);
 /* Whether the stream's request waits for answers of the client. */
 bool elder_is_parked(const struct relay_stream *stream);
+/* What view.h shows of such a request. */
+struct view_parked elder_look(const struct relay_stream *stream);
 /* Whether a progress notification may go to the client: progress must increase, over all rounds. */
 bool elder_is_progress(const struct relay *relay, const struct message *message);
 

@@ -4,6 +4,7 @@
 #include "proxy/json_write.h"
 #include "proxy/session.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,11 +23,13 @@ struct elder_call {
 	struct relay_stream *stream;
 	struct policy *policy; /* that the rule is of */
 	const struct policy_rule *rule;
-	char *params; /* as they came, or NULL: none */
-	char *state;  /* requestState as spelled, or NULL */
+	char *subject; /* for people, such as "tools/call report" */
+	char *params;  /* as they came, or NULL: none */
+	char *state;   /* requestState as spelled, or NULL */
 	unsigned rounds;
 	bool parked;
-	unsigned open; /* questions without an answer */
+	int64_t parked_ms; /* since when */
+	unsigned open;	   /* questions without an answer */
 	size_t answer_bytes;
 	TAILQ_HEAD(, question) questions;
 	bool has_progress;
@@ -73,6 +76,7 @@ void elder_call_free(struct elder_call *call)
 	drop_questions(call);
 	call->stream->relay->elder->calls--;
 	policy_unref(call->policy);
+	free(call->subject);
 	free(call->params);
 	free(call->state);
 	free(call);
@@ -102,8 +106,9 @@ struct elder_call *elder_call_new(struct relay_stream *stream, const struct mess
 	json_get(message->params, &message->index, method->name_member, &name);
 	char *text = name.ptr ? json_string_dup(name) : NULL;
 	call->rule = text ? policy_rule(policy, method->subject, text) : &policy->defaults;
+	call->subject = method_subject(method, text);
 	free(text);
-	if (message->params.ptr && !call->params) {
+	if (!call->subject || (message->params.ptr && !call->params)) {
 		error_set(error, ERROR_MEMORY, "Out of memory");
 		elder_call_free(call);
 		return NULL;
@@ -215,6 +220,15 @@ static void write_question(
 	buf_add_text(out, "}");
 }
 
+static bool is_asked(const struct elder_call *call, struct span key)
+{
+	const struct question *question;
+	TAILQ_FOREACH (question, &call->questions, link)
+		if (json_same_key(key, span_of(question->key)))
+			return true;
+	return false;
+}
+
 /* NULL, or why the question cannot be asked. */
 static const char *add_question(struct elder_call *call, const struct json_member *entry)
 {
@@ -230,6 +244,8 @@ static const char *add_question(struct elder_call *call, const struct json_membe
 		return "The server asks for something that the client did not declare";
 	if (relay->elder->open >= call->policy->limits.server_requests)
 		return "The server asks too much at a time (limits.server_requests)";
+	if (is_asked(call, entry->key))
+		return "The server asks twice under one name";
 	struct question *question = calloc(1, sizeof(*question));
 	if (!question)
 		return "Out of memory";
@@ -268,6 +284,7 @@ static void park(struct elder_call *call)
 		return;
 	}
 	call->parked = true;
+	call->parked_ms = proxy_now(proxy);
 	proxy->counts.parked++;
 	timer_set(&proxy->timers, &call->timer, proxy_now(proxy) + call->rule->park_ms, on_timeout, call);
 	TAILQ_FOREACH (question, &call->questions, link)
@@ -280,8 +297,13 @@ void elder_on_input_required(struct elder_call *call, const struct message *mess
 	struct span requests = {0}, state = {0};
 	free(call->state);
 	call->state = NULL;
-	json_get(message->result, &message->index, "inputRequests", &requests);
-	if (json_get(message->result, &message->index, "requestState", &state) && !(call->state = span_dup(state))) {
+	unsigned asks = json_get(message->result, &message->index, "inputRequests", &requests);
+	unsigned states = json_get(message->result, &message->index, "requestState", &state);
+	if (asks > 1 || states > 1 || (states && json_type(state) != JSON_STRING)) {
+		fail_call(call, "The server asks for input, and does not say clearly for which");
+		return;
+	}
+	if (states && !(call->state = span_dup(state))) {
 		fail_call(call, "Out of memory");
 		return;
 	}
@@ -302,6 +324,23 @@ void elder_on_input_required(struct elder_call *call, const struct message *mess
 bool elder_is_parked(const struct relay_stream *stream)
 {
 	return stream->call && stream->call->parked;
+}
+
+struct view_parked elder_look(const struct relay_stream *stream)
+{
+	const struct elder_call *call = stream->call;
+	const struct session *session = stream->relay->session;
+	const struct question *question;
+	int64_t now = proxy_now(session->proxy);
+	struct view_parked parked = {.subject = call->subject,
+		.hash = "",
+		.session = session->name,
+		.round = call->rounds,
+		.for_ms = now - call->parked_ms,
+		.left_ms = call->timer.due_ms - now};
+	TAILQ_FOREACH (question, &call->questions, link)
+		parked.asked[question->kind] += !question->answered;
+	return parked;
 }
 
 static struct question *find_question(struct relay *relay, struct span id, struct elder_call **call)
@@ -355,8 +394,6 @@ void elder_on_cancelled(struct relay_stream *stream)
 		TAILQ_FOREACH (question, &stream->call->questions, link)
 			if (!question->answered)
 				withdraw(stream, question, "the request that it belongs to was cancelled");
-		unpark(stream->call);
-		drop_questions(stream->call);
 	} else if (!session->proxy->upstream->has_streams) {
 		/* Over HTTP the end of the stream says it (basic/patterns/cancellation). */
 		session_cancel_request(session, stream->request, "The client has cancelled it");
@@ -368,18 +405,15 @@ bool elder_is_progress(const struct relay *relay, const struct message *message)
 {
 	struct relay_stream *stream;
 	struct span token, value;
-	char number[64];
 	if (!json_get(message->params, &message->index, "progressToken", &token) ||
-		!json_get(message->params, &message->index, "progress", &value) || json_type(value) != JSON_NUMBER ||
-		value.len >= sizeof(number))
+		!json_get(message->params, &message->index, "progress", &value) || isnan(json_number(value)))
 		return false;
 	TAILQ_FOREACH (stream, &relay->streams, link)
 		if (!stream->answered && stream->progress_token && json_same(token, span_of(stream->progress_token)))
 			break;
 	if (!stream || !stream->call)
 		return stream;
-	snprintf(number, sizeof(number), "%.*s", (int)value.len, value.ptr);
-	double progress = strtod(number, NULL);
+	double progress = json_number(value);
 	bool increases = !stream->call->has_progress || progress > stream->call->last_progress;
 	stream->call->has_progress = true;
 	if (increases)

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_URIS = 1000, MAX_FAILURES = 3, RELISTEN_MS = 1000 };
 
@@ -24,6 +25,7 @@ static void uri_free(struct elder *elder, struct elder_uri *uri)
 {
 	TAILQ_REMOVE(&elder->uris, uri, link);
 	elder->uri_count--;
+	elder->uri_bytes -= uri->spelled ? strlen(uri->spelled) : 0;
 	free(uri->spelled);
 	free(uri->text);
 	free(uri);
@@ -59,6 +61,7 @@ static bool add_uri(struct elder *elder, struct span spelled, uint64_t listen)
 	uri->listen = listen;
 	uri->spelled = span_dup(spelled);
 	uri->text = json_string_dup(spelled);
+	elder->uri_bytes += uri->spelled ? spelled.len : 0;
 	if (uri->spelled && uri->text)
 		return true;
 	uri_free(elder, uri);
@@ -119,22 +122,26 @@ static void end(struct session *session, uint64_t listen)
 	session->proxy->upstream->forget(session->upstream, listen);
 }
 
-static void try_again(struct relay *relay);
+static void try_again(struct relay *relay, uint64_t listen);
 
 static void on_timer(void *arg)
 {
 	struct relay *relay = arg;
 	relay->elder->asked = relay->session->next_id++;
 	if (!ask(relay, relay->elder->asked))
-		try_again(relay);
+		try_again(relay, relay->elder->asked);
 }
 
-static void try_again(struct relay *relay)
+/* A subscription is over; another one may be asked for already. */
+static void try_again(struct relay *relay, uint64_t listen)
 {
 	struct elder *elder = relay->elder;
 	struct proxy *proxy = relay->session->proxy;
-	elder->asked = 0;
+	elder->listen = elder->listen == listen ? 0 : elder->listen;
+	elder->asked = elder->asked == listen ? 0 : elder->asked;
 	elder->missed = true;
+	if (elder->asked)
+		return;
 	if (++elder->failures <= MAX_FAILURES)
 		timer_set(&proxy->timers, &elder->timer, proxy_now(proxy) + RELISTEN_MS, on_timer, relay);
 	else
@@ -173,6 +180,7 @@ static void replace(struct relay_stream *stream)
 void elder_subscribe(struct relay_stream *stream, const struct message *message, bool is_subscription)
 {
 	struct elder *elder = stream->relay->elder;
+	const struct policy_limits *limits = &stream->relay->session->proxy->policy->limits;
 	struct span spelled;
 	if (!json_get(message->params, &message->index, "uri", &spelled) || json_type(spelled) != JSON_STRING) {
 		elder_fail(stream, RPC_INVALID_PARAMS, "params.uri is not a string");
@@ -184,7 +192,7 @@ void elder_subscribe(struct relay_stream *stream, const struct message *message,
 	} else if (uri) {
 		uri_free(elder, uri);
 		replace(stream);
-	} else if (elder->uri_count >= MAX_URIS) {
+	} else if (elder->uri_count >= MAX_URIS || elder->uri_bytes + spelled.len > limits->message_bytes) {
 		elder_fail(stream, RPC_INTERNAL_ERROR, "Too many resources are subscribed to");
 	} else if (!add_uri(elder, spelled, stream->request)) {
 		elder_fail(stream, RPC_INVALID_PARAMS, "params.uri cannot be read");
@@ -245,14 +253,22 @@ static uint64_t subscription_of(const struct message *message)
 	return is_named ? (uint64_t)id : 0;
 }
 
+/* The stream whose resources/subscribe or unsubscribe waits for this listen, or NULL. */
+static struct relay_stream *waiting_subscriber(struct relay *relay, uint64_t listen)
+{
+	struct relay_stream *stream = listen ? relay_stream_of_request(relay, listen) : NULL;
+	bool waits = stream && !stream->method && stream->number != relay->initialize && !stream->answered &&
+		     !stream->cancelled;
+	return waits ? stream : NULL;
+}
+
 void elder_on_acknowledged(struct relay *relay, const struct message *message)
 {
 	struct elder *elder = relay->elder;
 	uint64_t id = subscription_of(message);
-	struct relay_stream *stream = id ? relay_stream_of_request(relay, id) : NULL;
-	/* It may have been cancelled, or ended, while this was on its way. */
-	if (id != elder->asked && (!stream || stream->cancelled))
-		return;
+	struct relay_stream *stream = waiting_subscriber(relay, id);
+	if (!stream && (!id || id != elder->asked))
+		return; /* said again, or of nothing that was asked for */
 	bool is_newest = id > elder->listen;
 	end(relay->session, is_newest ? elder->listen : id);
 	if (is_newest) {
@@ -280,23 +296,24 @@ void elder_on_acknowledged(struct relay *relay, const struct message *message)
 
 bool elder_is_subscribed(const struct relay *relay, const struct message *message)
 {
+	static const char *const names[] = {"notifications/tools/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/list_changed", "notifications/resources/updated"};
 	uint64_t id = subscription_of(message);
-	return id && id == relay->elder->listen;
+	bool is_change = false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		is_change |= json_string_is(message->method, names[i]);
+	return is_change && id && id == relay->elder->listen;
 }
 
 bool elder_on_listen_over(struct relay *relay, uint64_t id)
 {
 	struct elder *elder = relay->elder;
-	struct relay_stream *stream = relay_stream_of_request(relay, id);
+	struct relay_stream *stream = waiting_subscriber(relay, id);
 	if (id == elder->listen || id == elder->asked) {
-		elder->listen = id == elder->listen ? 0 : elder->listen;
-		elder->asked = id == elder->asked ? 0 : elder->asked;
-		elder->missed = true;
-		if (!elder->asked)
-			try_again(relay);
+		try_again(relay, id);
 		return true;
 	}
-	if (!stream || stream->method || stream->number == relay->initialize)
+	if (!stream)
 		return false;
 	elder_forget_uris(elder, id);
 	elder_fail(stream, RPC_INTERNAL_ERROR, "The server does not tell of changes of resources");

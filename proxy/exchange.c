@@ -1,6 +1,7 @@
 #include "proxy/exchange.h"
 
 #include "proxy/call.h"
+#include "proxy/client_task.h"
 #include "proxy/era.h"
 #include "proxy/json_write.h"
 #include "proxy/logging.h"
@@ -114,6 +115,12 @@ void exchange_deliver(struct exchange *exchange, int http_status, struct buf *me
 void exchange_respond(struct exchange *exchange, int http_status, struct span body)
 {
 	struct buf message = message_response(span_of(exchange->id), body);
+	exchange_deliver(exchange, http_status, &message);
+}
+
+void exchange_respond_taking(struct exchange *exchange, int http_status, struct buf *body)
+{
+	struct buf message = message_response_around(span_of(exchange->id), body);
 	exchange_deliver(exchange, http_status, &message);
 }
 
@@ -341,8 +348,8 @@ static bool check_retry(struct refusal *refusal, struct request *request)
 	return true;
 }
 
-static bool check_request(struct refusal *refusal, struct request *request, const struct message *message,
-	const struct request_headers *headers)
+static bool check_request(struct refusal *refusal, struct request *request, const struct proxy *proxy,
+	const struct message *message, const struct request_headers *headers)
 {
 	struct span version = {0};
 	/* A client of an earlier revision opens with this; the versions help it to understand. */
@@ -358,14 +365,15 @@ static bool check_request(struct refusal *refusal, struct request *request, cons
 		(headers && !check_header(refusal, "Mcp-Method", headers->method, message->method)))
 		return false;
 	request->method = method_find(message->method);
-	if (!request->method) {
+	if (!request->method || (request->method->of_tasks && !client_tasks_offered(proxy))) {
 		if (json_string_is(message->method, "initialize"))
 			buf_add_text(&refusal->data, supported_versions);
 		return refuse(refusal, 404, RPC_METHOD_NOT_FOUND, "Method not found");
 	}
 	if (!check_name(refusal, request, headers))
 		return false;
-	return !request->method->may_ask || check_retry(refusal, request);
+	bool brings_answers = request->method->may_ask || request->method->id == METHOD_TASKS_UPDATE;
+	return !brings_answers || check_retry(refusal, request);
 }
 
 /* What is done with a message. */
@@ -425,6 +433,8 @@ static void start(
 	exchange->retried = request->request_state.ptr || request->input_responses.ptr;
 	if (request->method->id == METHOD_LISTEN)
 		subscription_start(exchange, request);
+	else if (request->method->of_tasks)
+		client_task_request(exchange, request);
 	else if (request->request_state.ptr)
 		call_retry(exchange, request);
 	else
@@ -486,7 +496,7 @@ static enum received on_request(struct proxy *proxy, struct client *client, cons
 	struct request request = {.params = message->params, .index = &message->index};
 	bool is_modern = proxy->era == POLICY_ERA_MODERN;
 	bool accepted = is_modern ? check_mirrors(&refusal, message, headers)
-				  : check_request(&refusal, &request, message, headers);
+				  : check_request(&refusal, &request, proxy, message, headers);
 	if (accepted && is_modern) {
 		pass_through(proxy, client, message);
 	} else if (accepted) {

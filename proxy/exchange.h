@@ -46,6 +46,8 @@ void exchange_drop(struct exchange *exchange);
 
 /* Ends the exchange with the body of a response, `"result":{…}` or `"error":{…}`. */
 void exchange_respond(struct exchange *exchange, int http_status, struct span body);
+/* The same with a body that is whole, and is taken. */
+void exchange_respond_taking(struct exchange *exchange, int http_status, struct buf *body);
 /* The same with an error. `data` is JSON text or NULL. */
 void exchange_fail(struct exchange *exchange, int http_status, int code, const char *text, const char *data);
 /* The same where a server that messages pass to cannot be reached, or refuses: with its own 401 or 403 and the challenge

@@ -73,7 +73,7 @@ enum received proxy_receive(
 
 /* Requests of a legacy client without a message (2025-11-25 basic/transports "Listening for Messages from the Server",
  * "Session Management"); its Mcp-Session-Id names the session. Both give the HTTP status: 404 if there is no such session of
- * this principal, else 200. */
+ * this principal, 400 if its Last-Event-ID names no event of a stream that is there, else 200. */
 
 /* GET: the client reads an event stream, from Last-Event-ID on if it has one, until the core calls finish(), perhaps
  * before this returns. */

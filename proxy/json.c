@@ -689,20 +689,25 @@ static int next_byte(struct letters *letters)
 	return (unsigned char)c->utf8[letters->given++];
 }
 
-bool json_same(struct span one, struct span other)
+bool json_same_key(struct span one, struct span other)
 {
-	struct span a, b;
-	int64_t number, other_number;
-	if (span_equal(one, other))
-		return true;
-	if (!string_content(one, &a) || !string_content(other, &b))
-		return json_integer(one, &number) && json_integer(other, &other_number) && number == other_number;
-	struct letters left = {.at = a.ptr, .end = a.ptr + a.len}, right = {.at = b.ptr, .end = b.ptr + b.len};
+	struct letters left = {.at = one.ptr, .end = one.ptr + one.len};
+	struct letters right = {.at = other.ptr, .end = other.ptr + other.len};
 	int byte;
 	while ((byte = next_byte(&left)) == next_byte(&right))
 		if (byte < 0)
 			return true;
 	return false;
+}
+
+bool json_same(struct span one, struct span other)
+{
+	struct span a, b;
+	if (span_equal(one, other))
+		return true;
+	if (!string_content(one, &a) || !string_content(other, &b))
+		return json_same_number(one, other);
+	return json_same_key(a, b);
 }
 
 void json_decode_string(struct span string, struct buf *out)
@@ -739,23 +744,4 @@ char *json_string_dup(struct span string)
 		return NULL;
 	}
 	return decoded.data;
-}
-
-bool json_integer(struct span value, int64_t *out)
-{
-	size_t i = value.len && *value.ptr == '-' ? 1 : 0;
-	bool negative = i == 1;
-	int64_t number = 0;
-	if (i == value.len)
-		return false;
-	/* Counted downwards, because the lowest number has no positive twin. */
-	for (; i < value.len; i++) {
-		if (!is_digit(value.ptr[i]) || __builtin_mul_overflow(number, 10, &number) ||
-			__builtin_sub_overflow(number, value.ptr[i] - '0', &number))
-			return false;
-	}
-	if (!negative && number == INT64_MIN)
-		return false;
-	*out = negative ? number : -number;
-	return true;
 }

@@ -62,9 +62,13 @@ bool json_string_is(struct span string, const char *text);
 bool json_key_resembles(struct span key, const char *text);
 unsigned json_count(struct span object, const struct json_index *index, const char *key);
 
-/* Whether two strings, or two integers that fit, are the same, however each is spelled: who reads a value and writes it again
- * may spell it differently. Other values are the same when they are spelled the same. */
+/* Whether two strings or two numbers are the same, however each is spelled: who reads a value and writes it again may spell it
+ * differently. Numbers are compared as doubles, but two integers without fraction and exponent exactly. Other values are the
+ * same when they are spelled the same. */
 bool json_same(struct span one, struct span other);
+
+/* The same for keys, without their quotes. */
+bool json_same_key(struct span one, struct span other);
 
 /* Appends the decoded UTF-8 of a string value (with quotes). A lone surrogate becomes its three-byte form, so that
  * different strings stay different. */
@@ -72,7 +76,13 @@ void json_decode_string(struct span string, struct buf *out);
 /* The same as a terminated copy to be freed; NULL if it is no string, holds U+0000, or memory is short. */
 char *json_string_dup(struct span string) MUST_CHECK;
 
-/* Reads an integer without fraction or exponent that fits. */
+/* Reads a whole number that fits, with fraction or exponent (`1.0`, `1e2`) only as far as a double tells them all apart. */
 bool json_integer(struct span value, int64_t *out);
+/* The double that is next to a number, perhaps infinite; not-a-number of anything else, or of absurdly many digits. */
+double json_number(struct span value);
+/* Whether it is a whole number, however large. */
+bool json_is_whole(struct span value);
+/* json_same() for numbers. */
+bool json_same_number(struct span one, struct span other);
 
 #endif

@@ -153,7 +153,7 @@ bool list_hides(const struct policy *policy, const struct message *message)
 {
 	const struct method *method = method_find(message->method);
 	struct span name;
-	if (!method || !method->name_member)
+	if (!method || !method->name_member || method->of_tasks)
 		return false;
 	/* Of two names it is open which one the server takes. */
 	unsigned count = json_count(message->params, &message->index, method->name_member);

@@ -15,6 +15,7 @@
 #include "adapters/options.h"
 #include "adapters/process.h"
 #include "adapters/report.h"
+#include "adapters/report_file.h"
 #include "adapters/stdio_face.h"
 #include "adapters/systemd.h"
 #include "policy/policy.h"
@@ -25,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_RUN_TIME = 1, EXIT_USAGE = 2, HARD_LIMIT_SLACK_MS = 3000 };
+enum { EXIT_RUN_TIME = 1, EXIT_USAGE = 2, HARD_LIMIT_SLACK_MS = 3000, REPORT_SAVED_EVERY_MS = 60000 };
 
 struct valet {
 	const struct options *options;
@@ -37,7 +38,8 @@ struct valet {
 	struct proxy *proxy;
 	struct stdio_face *stdio; /* one of the two */
 	struct http_face *http;
-	struct admin *admin; /* or NULL */
+	struct admin *admin;		 /* or NULL */
+	struct report_file *report_file; /* or NULL */
 	struct systemd systemd;
 };
 
@@ -198,6 +200,17 @@ static bool open_admin(struct valet *valet, struct error *error)
 	return valet->admin;
 }
 
+static bool open_report_file(struct valet *valet, struct error *error)
+{
+	if (!valet->policy->report_file)
+		return true;
+	valet->report_file = report_file_new(loop_base(valet->loop), loop_env(valet->loop), valet->proxy,
+		valet->policy->report_file, REPORT_SAVED_EVERY_MS);
+	if (!valet->report_file)
+		error_set(error, ERROR_MEMORY, "out of memory");
+	return valet->report_file;
+}
+
 static bool build(struct valet *valet, struct error *error)
 {
 	const struct options *options = valet->options;
@@ -222,12 +235,13 @@ static bool build(struct valet *valet, struct error *error)
 		error_set(error, ERROR_MEMORY, "out of memory");
 		return false;
 	}
-	return open_face(valet, error) && open_admin(valet, error);
+	return open_face(valet, error) && open_admin(valet, error) && open_report_file(valet, error);
 }
 
 /* Takes down what was built, from the outside to the inside. No process is left behind. */
 static void take_down(struct valet *valet)
 {
+	report_file_free(valet->report_file);
 	admin_free(valet->admin);
 	if (valet->http)
 		http_face_free(valet->http);
@@ -278,6 +292,8 @@ static int serve(const struct options *options)
 		tell_systemd(&valet, systemd_notify_ready);
 		if (loop_run(valet.loop, valet.proxy, &parts))
 			status = EXIT_RUN_TIME;
+		if (valet.report_file)
+			report_file_finish(valet.report_file);
 		log_event(loop_env(valet.loop), LOG_INFO, "stopped", status ? "not in order" : "in order");
 	}
 	take_down(&valet);

@@ -2,15 +2,11 @@
 
 #include <string.h>
 
+/* A whole number is an integer however it is spelled, and beyond 64 bits, too: ids are compared by value and echoed as spelled.
+ */
 static bool is_request_id(struct span value)
 {
-	int64_t number;
-	if (json_type(value) == JSON_STRING)
-		return true;
-	if (json_type(value) != JSON_NUMBER)
-		return false;
-	/* Integers beyond 64 bits are integers all the same: ids are compared and echoed as spelled. */
-	return json_integer(value, &number) || !memchr(value.ptr, '.', value.len);
+	return json_type(value) == JSON_STRING || (json_type(value) == JSON_NUMBER && json_is_whole(value));
 }
 
 /* Where the message keeps the member called `key`, NULL if it keeps no such member. */
@@ -123,18 +119,39 @@ struct buf message_error(struct span id, int code, const char *text, const char 
 	return out;
 }
 
+/* What stands before the body of a response. */
+static void add_opening(struct buf *out, struct span id)
+{
+	buf_add_text(out, "{\"jsonrpc\":\"2.0\",");
+	if (id.ptr) {
+		buf_add_text(out, "\"id\":");
+		buf_add_span(out, id);
+		buf_add_text(out, ",");
+	}
+}
+
 struct buf message_response(struct span id, struct span body)
 {
 	struct buf out = {0};
 	buf_reserve(&out, id.len + body.len + 32);
-	buf_add_text(&out, "{\"jsonrpc\":\"2.0\",");
-	if (id.ptr) {
-		buf_add_text(&out, "\"id\":");
-		buf_add_span(&out, id);
-		buf_add_text(&out, ",");
-	}
+	add_opening(&out, id);
 	buf_add_span(&out, body);
 	buf_add_text(&out, "}");
+	return out;
+}
+
+struct buf message_response_around(struct span id, struct buf *body)
+{
+	struct buf out = buf_take(body), opening = {0};
+	add_opening(&opening, id);
+	if (buf_ok(&opening) && buf_reserve(&out, opening.len + 1)) {
+		memmove(out.data + opening.len, out.data, out.len);
+		memcpy(out.data, opening.data, opening.len);
+		out.len += opening.len;
+		buf_add(&out, "}", 1);
+	}
+	out.failed |= opening.failed;
+	buf_free(&opening);
 	return out;
 }
 

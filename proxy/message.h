@@ -43,6 +43,8 @@ struct buf message_error(struct span id, int code, const char *text, const char 
 
 /* A response around a finished body such as `"result":{…}` or `"error":{…}`. */
 struct buf message_response(struct span id, struct span body) MUST_CHECK;
+/* The same in the body's own memory, which is taken: a large result is not held twice. */
+struct buf message_response_around(struct span id, struct buf *body) MUST_CHECK;
 
 /* A finished body, or that of an error if memory ran out while it was written: half a body is never sent. */
 struct span message_body(const struct buf *body);

@@ -40,6 +40,9 @@ static const struct method methods[] = {
 		.name_member = "uri"},
 	{.id = METHOD_COMPLETE, .name = "completion/complete", .on_demand = true},
 	{.id = METHOD_LISTEN, .name = "subscriptions/listen"},
+	{.id = METHOD_TASKS_GET, .name = "tasks/get", .of_tasks = true, .name_member = "taskId"},
+	{.id = METHOD_TASKS_UPDATE, .name = "tasks/update", .of_tasks = true, .name_member = "taskId"},
+	{.id = METHOD_TASKS_CANCEL, .name = "tasks/cancel", .of_tasks = true, .name_member = "taskId"},
 };
 
 const struct method *method_find(struct span name)
@@ -53,4 +56,14 @@ const struct method *method_find(struct span name)
 const char *method_name(enum method_id id)
 {
 	return methods[id].name;
+}
+
+char *method_subject(const struct method *method, const char *name)
+{
+	struct buf text = {0};
+	buf_printf(&text, name ? "%s %.200s" : "%s", method->name, name);
+	buf_add(&text, "", 1);
+	if (!buf_ok(&text))
+		buf_free(&text);
+	return text.data;
 }

@@ -15,6 +15,9 @@ enum method_id {
 	METHOD_RESOURCES_READ,
 	METHOD_COMPLETE,
 	METHOD_LISTEN,
+	METHOD_TASKS_GET,
+	METHOD_TASKS_UPDATE,
+	METHOD_TASKS_CANCEL,
 };
 
 struct method {
@@ -22,6 +25,7 @@ struct method {
 	const char *name;
 	bool may_ask;	/* may be answered by an InputRequiredResult (basic/patterns/mrtr "Supported Requests") */
 	bool cacheable; /* its result carries ttlMs and cacheScope (server/utilities/caching) */
+	bool of_tasks;	/* of the tasks extension; its name is that of a task */
 	bool on_demand; /* a server that lacks it answers -32601, which is HTTP 404 */
 	enum policy_subject subject; /* of name_member */
 	const char *name_member;     /* the parameter that Mcp-Name mirrors, or NULL */
@@ -32,5 +36,7 @@ struct method {
 const struct method *method_find(struct span name);
 /* The name of a method as it is written on the wire. */
 const char *method_name(enum method_id id);
+/* A method and what it names, for people: "tools/call report". To be freed; NULL without memory. */
+char *method_subject(const struct method *method, const char *name) MUST_CHECK;
 
 #endif

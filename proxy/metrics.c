@@ -39,14 +39,15 @@ static char *make_name(enum policy_subject subject, const char *name)
 	char *copy = malloc(len + strlen(rest) + 1);
 	if (!copy)
 		return NULL;
+	const char odd = subject == POLICY_RESOURCE ? '_' : '?'; /* there, ? would begin a query */
 	memcpy(copy, name, len);
 	strcpy(copy + len, rest);
 	for (size_t i = 0; i < len; i++) {
 		unsigned char byte = (unsigned char)copy[i];
 		if (byte < 0x20 || byte == 0x7f)
-			copy[i] = '?';
+			copy[i] = odd;
 		else if (byte == 0xed && i + 2 < len && (unsigned char)copy[i + 1] >= 0xa0)
-			memset(copy + i, '?', 3);
+			memset(copy + i, odd, 3);
 	}
 	return copy;
 }

@@ -15,7 +15,7 @@ enum {
 	METRICS_RESOURCES = METRICS_NAMES / 2,
 	METRICS_NAME_BYTES = 128, /* longer names are cut, and end with an ellipsis then */
 	METRICS_REASONS = 48,	  /* literal words of the program; what comes later is "other" */
-	METRICS_METHODS = 10,
+	METRICS_METHODS = 13,
 	METRICS_ENDS = 5, /* enum call_end */
 	METRICS_BUCKETS = 9,
 };
@@ -56,7 +56,7 @@ struct metrics {
 		uint64_t count;
 		int64_t last_ms; /* the newest one, monotonic clock */
 	} reasons[METRICS_REASONS];
-	uint64_t parked, held, ambiguous;
+	uint64_t parked, tasks, held, ambiguous;
 	uint64_t sessions_lost, handshakes_repeated;
 	uint64_t client_bytes_in, client_bytes_out, server_bytes_in, server_bytes_out;
 	uint64_t wait_buckets[METRICS_BUCKETS + 1], wait_ms; /* the last one: everything above */

@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-_Static_assert(METRICS_METHODS == METHOD_LISTEN + 1, "a counter for each method");
+_Static_assert(METRICS_METHODS == METHOD_TASKS_CANCEL + 1, "a counter for each method");
 _Static_assert(METRICS_ENDS == CALL_END_LOST + 1, "a counter for each end");
 
 const char *const metrics_subject_names[] = {
@@ -156,6 +156,9 @@ void proxy_write_metrics(const struct proxy *proxy, struct buf *out)
 	single(out, "open_requests", "gauge", "Requests of clients without a response yet.", proxy->counts.exchanges);
 	single(out, "parked_calls", "gauge", "Calls that wait for their clients.", proxy->counts.parked);
 	single(out, "parked_calls_total", "counter", "Calls that were parked at least once.", metrics->parked);
+	single(out, "tasks", "gauge", "Calls that are tasks for their clients, kept ends included.",
+		proxy->client_tasks);
+	single(out, "tasks_total", "counter", "Calls that became tasks.", metrics->tasks);
 	single(out, "open_server_requests", "gauge", "Questions of the server without an answer yet.",
 		proxy->counts.server_requests);
 	single(out, "sessions", "gauge", "Sessions with the server.", proxy->counts.sessions);

@@ -96,6 +96,13 @@ void observe_question(struct observed *seen, const struct capability_need *need,
 	buf_free(&shape);
 }
 
+void observe_answer(struct observed *seen, struct span result, struct span error, const struct json_index *index)
+{
+	struct span is_error;
+	seen->known |=
+		!error.ptr && !(json_get(result, index, "isError", &is_error) && json_type(is_error) == JSON_TRUE);
+}
+
 static void add_number(struct buf *out, const char *key, uint64_t number)
 {
 	json_add_key(out, key);

@@ -31,7 +31,13 @@ void observed_add(struct observed *seen, const struct observed *more);
 /* The server asks. `params` are its own, with an empty span where there are none. */
 void observe_question(struct observed *seen, const struct capability_need *need, struct span params);
 
+/* The server has answered. Whoever answers with success knows the name that was called; an error may say that there is no
+ * such thing, and so may a tool's result with isError. */
+void observe_answer(struct observed *seen, struct span result, struct span error, const struct json_index *index);
+
 /* Appends the report: a JSON object, described in mcp-valet(1). */
 void proxy_write_report(const struct proxy *proxy, struct buf *out);
+/* Adds what a report of before says, all or nothing (observe_read.c). ERROR_SYNTAX or ERROR_LIMIT, with words, if it is none. */
+int proxy_read_report(struct proxy *proxy, struct span text, struct error *error) MUST_CHECK;
 
 #endif

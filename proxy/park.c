@@ -1,6 +1,7 @@
 /* Parking: what the server asks becomes a round of the client's, and the call waits under a sealed request state. */
 #include "proxy/answer_schema.h"
 #include "proxy/call.h"
+#include "proxy/client_task.h"
 #include "proxy/json_write.h"
 #include "proxy/rerun.h"
 #include "proxy/session.h"
@@ -9,11 +10,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The policy may name the questions; otherwise they are numbered over all rounds and no name comes twice. */
+/* Whether the policy's name for the newest question can be no other's. */
+static bool is_named(const struct call *call)
+{
+	const struct policy_rule *rule = call->rule;
+	if (call->questions > rule->input_key_count)
+		return false;
+	const char *name = rule->input_keys[call->questions - 1];
+	for (size_t i = 0; i + 1 < call->questions; i++)
+		if (strcmp(rule->input_keys[i], name) == 0)
+			return false;
+	return strncmp(name, "input-", 6) != 0;
+}
+
+/* The policy may name the questions; otherwise they are numbered over all rounds. No name comes twice. */
 static char *make_key(const struct call *call)
 {
 	char key[24];
-	if (call->questions <= call->rule->input_key_count)
+	if (is_named(call))
 		return span_dup(span_of(call->rule->input_keys[call->questions - 1]));
 	snprintf(key, sizeof(key), "input-%u", call->asked_before + call->questions - call->replayed);
 	return span_dup(span_of(key));
@@ -68,20 +82,27 @@ void call_drop_inputs(struct call *call, bool answered)
 	}
 }
 
-/* Writes the InputRequiredResult (basic/patterns/mrtr). */
-static void write_round(struct call *call, struct buf *body)
+void call_write_inputs(struct call *call, struct buf *out)
 {
 	struct input *input;
-	buf_add_text(body, "\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{");
+	buf_add_text(out, "{");
 	TAILQ_FOREACH (input, &call->inputs, link) {
 		if (input->answer.len)
 			continue; /* kept from a retry that lacked others */
-		json_add_separator(body);
-		buf_add_json_string(body, span_of(input->key));
-		buf_add_text(body, ":");
-		buf_add_span(body, buf_span(&input->entry));
+		json_add_separator(out);
+		buf_add_json_string(out, span_of(input->key));
+		buf_add_text(out, ":");
+		buf_add_span(out, buf_span(&input->entry));
 	}
-	buf_add_text(body, "},\"requestState\":\"");
+	buf_add_text(out, "}");
+}
+
+/* Writes the InputRequiredResult (basic/patterns/mrtr). */
+static void write_round(struct call *call, struct buf *body)
+{
+	buf_add_text(body, "\"result\":{\"resultType\":\"input_required\",\"inputRequests\":");
+	call_write_inputs(call, body);
+	buf_add_text(body, ",\"requestState\":\"");
 }
 
 static bool write_state(struct call *call, int64_t park_ms, struct buf *body)
@@ -111,8 +132,7 @@ static bool write_state(struct call *call, int64_t park_ms, struct buf *body)
 	return fits;
 }
 
-/* Makes the call findable by its request state. */
-static bool issue_ticket(struct call *call)
+bool call_issue_ticket(struct call *call)
 {
 	struct proxy *proxy = call->proxy;
 	if (call->ticketed)
@@ -137,16 +157,36 @@ static int64_t park_time(const struct call *call)
 	return patience_ms && patience_ms < call->rule->park_ms ? patience_ms : call->rule->park_ms;
 }
 
-static void count_round(struct call *call)
+static void count_asked(struct call *call)
 {
 	struct input *input;
-	call->row->rounds++;
-	if (call->round > call->row->seen.most_rounds)
-		call->row->seen.most_rounds = call->round;
 	TAILQ_FOREACH (input, &call->inputs, link) {
 		call->row->forwarded[input->kind] += !input->asked;
 		input->asked = true;
 	}
+}
+
+static void count_round(struct call *call)
+{
+	call->row->rounds++;
+	if (call->round > call->row->seen.most_rounds)
+		call->row->seen.most_rounds = call->round;
+	count_asked(call);
+}
+
+static void enter_parked(struct call *call, int64_t park_ms)
+{
+	struct session *session = call->session;
+	call->delivered = false;
+	call->parked_after = session->server_requests_ever;
+	call->proxy->metrics.parked += !call->was_parked;
+	call->was_parked = true;
+	call_set_state(call, CALL_PARKED);
+	call_log(call, LOG_INFO, "call-parked", "round %u, for %lld s", call->round, (long long)(park_ms / 1000));
+	session_touch_keepalive(session);
+	call_deliver(call, 200);
+	server_requests_reconsider(session);
+	session_pump(session);
 }
 
 void call_park(struct call *call)
@@ -170,6 +210,13 @@ void call_park(struct call *call)
 	int64_t park_ms = park_time(call);
 	call->expires_ms = proxy_now(call->proxy) + park_ms;
 	call->keep_ms = park_ms < call->rule->park_ms ? proxy_now(call->proxy) + call->rule->park_ms : 0;
+	if (client_task_is(call)) {
+		/* Its client polls; what the server makes of it that nobody came is told afterwards. */
+		call->keep_ms = call->expires_ms + call->rule->park_ms;
+		count_round(call);
+		enter_parked(call, park_ms);
+		return;
+	}
 	write_round(call, &body);
 	if (!write_state(call, park_ms, &body)) {
 		buf_free(&body);
@@ -183,7 +230,7 @@ void call_park(struct call *call)
 		call_end(call, CALL_END_REFUSED, "rerun", &body);
 		return;
 	}
-	if (!buf_ok(&body) || !issue_ticket(call)) {
+	if (!buf_ok(&body) || !call_issue_ticket(call)) {
 		buf_free(&body);
 		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
@@ -191,17 +238,7 @@ void call_park(struct call *call)
 	buf_free(&call->outcome);
 	call->outcome = body;
 	buf_trim(&call->outcome);
-	call->delivered = false;
-	struct session *session = call->session;
-	call->parked_after = session->server_requests_ever;
-	call->proxy->metrics.parked += !call->was_parked;
-	call->was_parked = true;
-	call_set_state(call, CALL_PARKED);
-	call_log(call, LOG_INFO, "call-parked", "round %u, for %lld s", call->round, (long long)(park_ms / 1000));
-	session_touch_keepalive(session);
-	call_deliver(call, 200);
-	server_requests_reconsider(session);
-	session_pump(session);
+	enter_parked(call, park_ms);
 }
 
 /* The answer to a question that need not be asked: the run before this one brought it, or the fresh call did for a
@@ -255,8 +292,14 @@ void call_on_server_request(struct call *call, struct server_request *request)
 	if (answer_ahead(call, input))
 		return;
 	call_log(call, LOG_DEBUG, "server-request", "question %u of the call", call->questions);
-	if (call->state == CALL_RUNNING)
+	if (call->state == CALL_RUNNING) {
 		call_set_state(call, CALL_GATHERING);
+	} else if (call->state == CALL_PARKED && client_task_is(call)) {
+		/* The next tasks/get shows it. */
+		call->expires_ms = proxy_now(call->proxy) + park_time(call);
+		call_set_state(call, CALL_PARKED);
+		count_asked(call);
+	}
 }
 
 void call_ask_roots(struct call *call)
@@ -285,4 +328,5 @@ void call_on_withdrawn(struct call *call, struct server_request *request)
 	/* Nothing is left to ask, and the exchange is still open: the call just goes on. */
 	if (call->state == CALL_GATHERING && TAILQ_EMPTY(&call->inputs))
 		call_set_state(call, CALL_RUNNING);
+	client_task_on_withdrawn(call);
 }

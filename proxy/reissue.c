@@ -1,6 +1,7 @@
 /* URL elicitation required (2025-11-25 client/elicitation "URL Elicitation Required Error"): the server has ended its
  * request with -32042 and names URLs. They become a round; when all are accepted, the call runs again. */
 #include "proxy/call.h"
+#include "proxy/client_task.h"
 #include "proxy/session.h"
 #include "proxy/translate.h"
 
@@ -61,8 +62,9 @@ void call_require_urls(struct call *call, struct span error)
 			NULL);
 	} else {
 		call->reissue = true;
-		/* A client that is away holds the state of the round before: its retry makes the new round. */
-		if (!TAILQ_EMPTY(&call->waiters))
+		/* A client that is away holds the state of the round before: its retry makes the new round. That of a task
+		 * polls. */
+		if (!TAILQ_EMPTY(&call->waiters) || client_task_is(call))
 			call_park(call);
 	}
 }

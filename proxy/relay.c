@@ -9,6 +9,8 @@
 
 enum { RPC_SESSION_NOT_FOUND = -32001 }; /* as legacy servers say it under HTTP 404 */
 
+static const char not_taken[] = "The server does not read what it is sent";
+
 static const struct session_ops ops;
 
 static struct relay_stream *find_by_id(struct relay *relay, struct span id)
@@ -18,6 +20,18 @@ static struct relay_stream *find_by_id(struct relay *relay, struct span id)
 		if (id.ptr && !stream->answered && !stream->cancelled && json_same(id, span_of(stream->id)))
 			return stream;
 	return NULL;
+}
+
+/* The stream of a response. A server that reads numbers as doubles answers some ids under another number. */
+static struct relay_stream *find_answered(struct relay *relay, struct span id)
+{
+	struct relay_stream *stream = find_by_id(relay, id);
+	if (stream)
+		return stream;
+	TAILQ_FOREACH (stream, &relay->streams, link)
+		if (!stream->answered && !stream->cancelled && json_number(id) == json_number(span_of(stream->id)))
+			break;
+	return stream;
 }
 
 /* Making and ending. */
@@ -97,8 +111,12 @@ static void on_end(struct session *session, int http_status, const char *why)
 	}
 }
 
-/* How many requests the server still works on, whether their clients are there or not. */
-static unsigned running(const struct relay *relay)
+const struct relay *relay_of_session(const struct session *session)
+{
+	return session->ops == &ops ? session->owner : NULL;
+}
+
+unsigned relay_running(const struct relay *relay)
 {
 	const struct relay_stream *stream;
 	unsigned count = 0;
@@ -138,7 +156,7 @@ static void on_request(struct relay *relay, struct exchange *exchange, const str
 		exchange_fail(exchange, 200, RPC_INVALID_PARAMS, "Not found", NULL);
 		return;
 	}
-	if (running(relay) >= relay->session->proxy->policy->limits.exchanges) {
+	if (relay_running(relay) >= relay->session->proxy->policy->limits.exchanges) {
 		metrics_refused(&exchange->proxy->metrics, "too_many_requests", proxy_now(exchange->proxy));
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Too many open requests (limits.exchanges)", NULL);
 		return;
@@ -157,10 +175,11 @@ static void on_request(struct relay *relay, struct exchange *exchange, const str
 		elder_on_request(stream, message);
 		return;
 	}
+	relay_observe_request(stream, message);
 	buf_add_span(&copy, whole);
 	if (session_send(relay->session, UPSTREAM_REQUEST, stream->number, &copy)) {
 		relay_stream_free(stream);
-		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "The server does not read what it is sent", NULL);
+		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, not_taken, NULL);
 		if (initializes)
 			on_initialize_failed(relay);
 	}
@@ -177,6 +196,7 @@ static void on_cancelled(struct relay *relay, const struct message *message)
 	if (relay->elder)
 		elder_on_cancelled(stream);
 	stream->cancelled = true;
+	relay_stream_end_call(stream);
 	relay->session->proxy->upstream->forget(relay->session->upstream, stream->request);
 	if (relay->pipe) {
 		exchange_drop(relay_stream_take_exchange(stream));
@@ -186,7 +206,8 @@ static void on_cancelled(struct relay *relay, const struct message *message)
 	relay_stream_settle(stream);
 }
 
-static void on_other(struct relay *relay, const struct message *message, struct span whole)
+/* false if the server does not take it. */
+static bool on_other(struct relay *relay, const struct message *message, struct span whole)
 {
 	struct session *session = relay->session;
 	bool is_response = message->kind == MESSAGE_RESPONSE;
@@ -197,12 +218,12 @@ static void on_other(struct relay *relay, const struct message *message, struct 
 			elder_on_initialized(relay);
 		else if (json_string_is(message->method, "notifications/cancelled"))
 			on_cancelled(relay, message);
-		return;
+		return true;
 	}
 	buf_add_span(&copy, whole);
 	if (session_send(session, is_response ? UPSTREAM_RESPONSE : UPSTREAM_NOTIFICATION, 0, &copy)) {
-		session_log(session, LOG_WARNING, "message-not-taken", "the server does not read what it is sent");
-		return;
+		session_log(session, LOG_WARNING, "message-not-taken", "%s", not_taken);
+		return false;
 	}
 	if (!is_response && json_string_is(message->method, "notifications/cancelled"))
 		on_cancelled(relay, message);
@@ -210,6 +231,7 @@ static void on_other(struct relay *relay, const struct message *message, struct 
 		relay->established = true;
 		session->proxy->upstream->establish(session->upstream, relay->version);
 	}
+	return true;
 }
 
 static bool is_modern(const struct message *message, const struct request_headers *headers)
@@ -234,26 +256,23 @@ static void open_relay(struct proxy *proxy, struct client *client, const struct 
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, error.text, NULL);
 }
 
-static void dispatch(struct relay *relay, struct client *client, const struct message *message, struct span whole)
+static enum received pass(struct relay *relay, struct client *client, const struct message *message, struct span whole)
 {
-	if (message->kind == MESSAGE_RESPONSE && relay->elder) {
-		elder_on_answer(relay, message);
-		return;
-	}
-	if (message->kind != MESSAGE_REQUEST) {
-		on_other(relay, message, whole);
-		return;
-	}
-	struct exchange *exchange = exchange_admit(relay->session->proxy, client, message->id);
-	if (exchange)
-		on_request(relay, exchange, message, whole);
-}
-
-static void pass(struct relay *relay, struct client *client, const struct message *message, struct span whole)
-{
+	enum received received = message->kind == MESSAGE_REQUEST ? RECEIVED_REQUEST : RECEIVED_NOTIFICATION;
+	struct exchange *exchange = NULL;
 	session_touch(relay->session, client);
-	dispatch(relay, client, message, whole);
+	if (message->kind == MESSAGE_REQUEST)
+		exchange = exchange_admit(relay->session->proxy, client, message->id);
+	if (exchange) {
+		on_request(relay, exchange, message, whole);
+	} else if (message->kind == MESSAGE_RESPONSE && relay->elder) {
+		elder_on_answer(relay, message);
+	} else if (message->kind != MESSAGE_REQUEST && !on_other(relay, message, whole) && !relay->pipe) {
+		exchange_reject(client, (struct span){0}, 503, RPC_INTERNAL_ERROR, not_taken);
+		received = RECEIVED_INVALID;
+	}
 	session_pump(relay->session); /* the idle time begins anew */
+	return received;
 }
 
 bool relay_owns(struct proxy *proxy, const struct client *client, const struct message *message,
@@ -282,9 +301,9 @@ bool relay_takes(struct proxy *proxy, struct client *client, const struct messag
 	}
 	if (!relay && !opens)
 		return false;
-	*received = message->kind == MESSAGE_REQUEST ? RECEIVED_REQUEST : RECEIVED_NOTIFICATION;
+	*received = RECEIVED_REQUEST;
 	if (relay)
-		pass(relay, client, message, whole);
+		*received = pass(relay, client, message, whole);
 	else
 		open_relay(proxy, client, message, whole);
 	return true;
@@ -362,26 +381,43 @@ void relay_respond(struct relay_stream *stream, struct buf *response)
 	session_pump(session);
 }
 
+/* The response as the server spelled it, but for the id, which is as the client spelled it, and hidden entries. */
+static struct buf restore(const struct relay_stream *stream, const struct message *message, struct span whole)
+{
+	const struct policy *policy = stream->relay->session->proxy->policy;
+	struct span id = message->id, result = message->result;
+	struct buf copy = {0};
+	const char *at = whole.ptr;
+	buf_reserve(&copy, whole.len);
+	for (int i = 0; i < 2; i++) {
+		bool is_id = !result.ptr || (id.ptr < result.ptr) == (i == 0);
+		struct span value = is_id ? id : result;
+		if (value.ptr < at)
+			break; /* there is no result */
+		buf_add(&copy, at, (size_t)(value.ptr - at));
+		if (is_id)
+			buf_add_text(&copy, stream->id);
+		else
+			list_add_visible(&copy, stream->method, result, &message->index, policy);
+		at = value.ptr + value.len;
+	}
+	buf_add(&copy, at, (size_t)(whole.ptr + whole.len - at));
+	return copy;
+}
+
 static void on_response(struct relay *relay, const struct message *message, struct span whole)
 {
 	struct session *session = relay->session;
-	struct relay_stream *stream = find_by_id(relay, message->id);
-	struct buf copy = {0};
+	struct relay_stream *stream = find_answered(relay, message->id);
 	if (!stream) {
 		session_log(session, LOG_DEBUG, "late-answer", "the server answered a request that is over");
 		return;
 	}
 	if (stream->number == relay->initialize)
 		on_initialize_answer(relay, message);
-	if (message->result.ptr) {
-		const char *after = message->result.ptr + message->result.len;
-		buf_add(&copy, whole.ptr, (size_t)(message->result.ptr - whole.ptr));
-		list_add_visible(&copy, stream->method, message->result, &message->index, session->proxy->policy);
-		buf_add(&copy, after, (size_t)(whole.ptr + whole.len - after));
-	} else {
-		buf_add_span(&copy, whole);
-	}
-	relay_respond(stream, &copy);
+	relay_observe_answer(stream, message);
+	struct buf response = restore(stream, message, whole);
+	relay_respond(stream, &response);
 }
 
 /* Where a message goes that is no response: to the request that it belongs to, as far as that can be seen; a question to
@@ -435,15 +471,32 @@ void relay_pass(struct relay *relay, const struct message *message, struct span 
 	buf_free(&copy);
 }
 
+/* Progress of a modern request on the same pipe is told by its own session, and by nobody else. */
+static bool crosses(const struct relay *relay, const struct message *message)
+{
+	const struct exchange *exchange;
+	struct span token;
+	if (!relay->pipe || !json_string_is(message->method, "notifications/progress") ||
+		!json_get(message->params, &message->index, "progressToken", &token))
+		return false;
+	TAILQ_FOREACH (exchange, &relay->pipe->exchanges, of_client)
+		if (!exchange->stream && exchange->progress_token &&
+			json_same(token, span_of(exchange->progress_token)))
+			return true;
+	return false;
+}
+
 static void on_message(struct session *session, const struct message *message, struct span whole, uint64_t request)
 {
 	struct relay *relay = session->owner;
-	if (relay->elder)
+	if (relay->elder) {
 		elder_on_message(relay, message, whole, request);
-	else if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !find_by_id(relay, message->id)))
+	} else if (message->kind == MESSAGE_RESPONSE && !(relay->pipe && !message->id.ptr)) {
 		on_response(relay, message, whole);
-	else
+	} else if (!crosses(relay, message)) {
+		relay_observe_question(relay, message, request);
 		relay_pass(relay, message, whole, request);
+	}
 }
 
 static void on_request_failed(struct session *session, uint64_t request, int http_status, const char *why)
@@ -453,7 +506,7 @@ static void on_request_failed(struct session *session, uint64_t request, int htt
 	struct buf body = {0};
 	if (relay->elder && elder_on_listen_over(relay, request))
 		return;
-	if (!stream || stream->answered)
+	if (!stream || stream->answered || stream->cancelled)
 		return;
 	bool is_initialize = stream->number == relay->initialize;
 	if (stream->exchange && !stream->has_events && !stream->reader) {

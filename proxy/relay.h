@@ -35,6 +35,7 @@ struct relay_stream {
 	struct elder_call *call;     /* elder.h, or NULL */
 	char *id, *progress_token;   /* as spelled, or NULL */
 	const struct method *method; /* or NULL: none that is known here */
+	struct metrics_row *row;     /* where it is counted until it ends, or NULL */
 	struct exchange *exchange;   /* whose response it is, while the client is there */
 	struct client *reader;	     /* who reads it by GET, or NULL */
 	bool answered, cancelled;
@@ -72,6 +73,14 @@ void relay_on_exchange_gone(struct exchange *exchange);
 /* The client, a pipe or a reader, is gone. */
 void relay_on_client_gone(struct client *client);
 
+/* relay_observe.c: counting for metrics and report. */
+
+void relay_observe_request(struct relay_stream *stream, const struct message *message);
+void relay_observe_answer(struct relay_stream *stream, const struct message *message);
+void relay_observe_question(struct relay *relay, const struct message *message, uint64_t request);
+/* It ends, with an answer or without. */
+void relay_observe_end(struct relay_stream *stream);
+
 /* For elder.c. */
 
 /* The server has told enough for the session to begin. */
@@ -82,6 +91,11 @@ void relay_respond(struct relay_stream *stream, struct buf *response);
 void relay_send(struct relay_stream *stream, struct buf *message);
 /* Passes a message of the server that is no response; `request` as in session_ops. */
 void relay_pass(struct relay *relay, const struct message *message, struct span whole, uint64_t request);
+
+/* For view.c: the relay that is the session's, or NULL. */
+const struct relay *relay_of_session(const struct session *session);
+/* How many requests the server still works on, whether their clients are there or not. */
+unsigned relay_running(const struct relay *relay);
 
 /* relay_stream.c: where the server's messages go. */
 
@@ -96,6 +110,8 @@ struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exch
 /* Forgets the stream if nothing more can become of it. */
 void relay_stream_settle(struct relay_stream *stream);
 void relay_stream_free(struct relay_stream *stream);
+/* The stream's request is over, though events of it may be kept. */
+void relay_stream_end_call(struct relay_stream *stream);
 /* Parts the stream from the exchange that waits for it, which may be NULL. */
 struct exchange *relay_stream_take_exchange(struct relay_stream *stream);
 /* Sends a message to who reads the stream, and keeps it. The content of *message is taken. */

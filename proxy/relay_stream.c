@@ -44,13 +44,20 @@ struct exchange *relay_stream_take_exchange(struct relay_stream *stream)
 	return exchange;
 }
 
+void relay_stream_end_call(struct relay_stream *stream)
+{
+	elder_call_free(stream->call);
+	stream->call = NULL;
+}
+
 void relay_stream_free(struct relay_stream *stream)
 {
 	struct relay *relay = stream->relay;
 	(void)relay_stream_take_exchange(stream);
+	relay_observe_end(stream);
 	if (stream->reader)
 		stream->reader->reads = NULL;
-	elder_call_free(stream->call);
+	relay_stream_end_call(stream);
 	free(stream->id);
 	free(stream->progress_token);
 	stream->id = stream->progress_token = NULL;
@@ -187,6 +194,8 @@ void relay_stream_put(struct relay_stream *stream, struct buf *message, bool is_
 {
 	struct relay *relay = stream->relay;
 	stream->answered |= is_last;
+	if (is_last)
+		relay_stream_end_call(stream);
 	if (is_last && stream->exchange && !stream->reader && !stream->has_events) {
 		exchange_deliver(relay_stream_take_exchange(stream), 200, message);
 		relay_stream_settle(stream);
@@ -205,20 +214,25 @@ void relay_stream_put(struct relay_stream *stream, struct buf *message, bool is_
 
 /* Reading by GET. */
 
-/* Last-Event-ID as written above. */
-static struct relay_stream *read_event_id(struct relay *relay, struct span text, uint64_t *event)
+static bool read_digits(const char *at, const char *end, uint64_t *number)
 {
-	char copy[48], *end;
-	*event = 0;
-	if (!text.ptr || text.len >= sizeof(copy))
+	bool any = at < end;
+	for (*number = 0; at < end; at++)
+		if (*at < '0' || *at > '9' || __builtin_mul_overflow(*number, 10, number) ||
+			__builtin_add_overflow(*number, (unsigned)(*at - '0'), number))
+			return false;
+	return any;
+}
+
+/* The stream of an event, by the event's id as written above. NULL if there is none, or none any more. */
+static struct relay_stream *find_by_event(struct relay *relay, struct span id, uint64_t *event)
+{
+	const char *dash = memchr(id.ptr, '-', id.len);
+	uint64_t stream;
+	if (!dash || !read_digits(id.ptr, dash, &stream) || !read_digits(dash + 1, id.ptr + id.len, event) || !*event ||
+		*event > relay->events_ever)
 		return NULL;
-	memcpy(copy, text.ptr, text.len);
-	copy[text.len] = '\0';
-	uint64_t number = strtoull(copy, &end, 10);
-	if (end == copy || *end != '-')
-		return NULL;
-	*event = strtoull(end + 1, NULL, 10);
-	return relay_stream_find(relay, number);
+	return relay_stream_find(relay, stream);
 }
 
 static void replay(struct relay_stream *stream, uint64_t after)
@@ -248,13 +262,14 @@ int proxy_listen(struct proxy *proxy, struct client *client)
 {
 	struct relay *relay = relay_of_client(proxy, client);
 	struct span last = {0};
-	uint64_t after;
+	uint64_t after = 0;
 	if (!relay)
 		return 404;
 	client->ops->header(client, "last-event-id", &last);
-	struct relay_stream *stream = read_event_id(relay, last, &after);
+	/* An empty id is none, as in server-sent events. Never another stream than the one that was lost. */
+	struct relay_stream *stream = last.len ? find_by_event(relay, last, &after) : &relay->standalone;
 	if (!stream)
-		stream = &relay->standalone;
+		return 400;
 	session_touch(relay->session, client);
 	relay_stream_hang_up(stream); /* one reader a stream: the old connection is dead, or is being replaced */
 	stream->reader = client;

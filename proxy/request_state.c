@@ -144,7 +144,8 @@ static int read_keys(struct keyring *keys, struct span text, const char *name, s
 		keys->count++;
 	}
 	if (keys->count == 0)
-		return error_set(error, ERROR_SYNTAX, "%s:%u: no key in this file", name, number ? number : 1);
+		return error_set(error, ERROR_SYNTAX, "%s:%u: no key in this file (mcp-valet keygen makes one)", name,
+			number ? number : 1);
 	return 0;
 }
 
@@ -272,7 +273,7 @@ static int decode_token(struct span text, struct buf *token, struct error *error
 	}
 	token->len = len;
 	buf_free(&spelling);
-	return ok ? 0 : error_set(error, ERROR_REFUSED, "not base64url");
+	return ok ? 0 : error_set(error, ERROR_REFUSED, "the request state is not base64url");
 }
 
 static int decrypt_token(const struct keyring *keys, struct span token, struct buf *contents, struct error *error)

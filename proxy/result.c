@@ -112,8 +112,8 @@ static void add_flag(struct buf *out, struct span feature, const char *flag)
 	}
 }
 
-/* Appends the server's capabilities as 2026-07-28 knows them; `tasks` is not among them. */
-static void add_server_capabilities(struct buf *out, struct span capabilities)
+/* Appends the server's capabilities as 2026-07-28 knows them; its own `tasks` are not among them. */
+static void add_server_capabilities(struct buf *out, struct span capabilities, bool tasks)
 {
 	static const char *const features[] = {"tools", "prompts", "resources", "completions", "logging"};
 	struct span value;
@@ -130,13 +130,18 @@ static void add_server_capabilities(struct buf *out, struct span capabilities)
 		json_add_key(out, "experimental");
 		buf_add_span(out, value);
 	}
+	if (tasks) {
+		json_add_key(out, "extensions");
+		buf_add_text(out, "{\"io.modelcontextprotocol/tasks\":{}}");
+	}
 	buf_add_text(out, "}");
 }
 
-void result_discover(struct buf *out, const struct server_identity *identity, const struct policy_rule *rule)
+void result_discover(
+	struct buf *out, const struct server_identity *identity, const struct policy_rule *rule, bool tasks)
 {
 	buf_add_text(out, "\"result\":{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":");
-	add_server_capabilities(out, span_of(identity->capabilities));
+	add_server_capabilities(out, span_of(identity->capabilities), tasks);
 	if (identity->instructions) {
 		json_add_key(out, "instructions");
 		buf_add_text(out, identity->instructions);

@@ -25,8 +25,9 @@ void result_complete(struct buf *out, const struct method *method, struct span r
 	const struct server_identity *identity, const struct policy *policy, const struct policy_rule *rule,
 	bool retried);
 
-/* The answer to server/discover (server/discover). */
-void result_discover(struct buf *out, const struct server_identity *identity, const struct policy_rule *rule);
+/* The answer to server/discover (server/discover). `tasks`: the tasks extension is offered. */
+void result_discover(
+	struct buf *out, const struct server_identity *identity, const struct policy_rule *rule, bool tasks);
 
 /* A legacy error: -32002 becomes -32602, a code that only this revision may define becomes -32603 with the original in
  * `data` (basic/index "Error Codes"), the rest passes. */

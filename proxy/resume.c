@@ -1,6 +1,7 @@
 /* The retry: a request that brings a request state, and perhaps answers, back to its parked call (invariants 2 and 4). */
 #include "proxy/answer_schema.h"
 #include "proxy/call.h"
+#include "proxy/client_task.h"
 #include "proxy/rerun.h"
 #include "proxy/session.h"
 #include "proxy/translate.h"
@@ -68,8 +69,10 @@ static bool is_repeated(const struct call *call, const struct request_state *sta
 
 static void repeat(struct exchange *exchange, struct call *call)
 {
-	if (call->outcome.len &&
-		(call->state == CALL_PARKED || call->state == CALL_FINISHED || call->state == CALL_ENDING)) {
+	if (client_task_is(call)) {
+		client_task_repeat(exchange, call);
+	} else if (call->outcome.len &&
+		   (call->state == CALL_PARKED || call->state == CALL_FINISHED || call->state == CALL_ENDING)) {
 		call_log(call, LOG_INFO, "outcome-repeated", "the same retry came again");
 		exchange_respond(exchange, result_http_status(call->method, call->policy, buf_span(&call->outcome)),
 			buf_span(&call->outcome));
@@ -80,6 +83,12 @@ static void repeat(struct exchange *exchange, struct call *call)
 	}
 }
 
+/* What the client of a task has answered stands; a round's retry may answer again. */
+static bool is_open(const struct call *call, const struct input *input)
+{
+	return input->asked && !(input->answer.len && client_task_is(call));
+}
+
 /* Checks the answers to all open questions before any of them is taken. */
 static bool check_answers(struct exchange *exchange, struct call *call, struct span responses)
 {
@@ -87,7 +96,7 @@ static bool check_answers(struct exchange *exchange, struct call *call, struct s
 	struct span answer;
 	struct error error = {0};
 	TAILQ_FOREACH (input, &call->inputs, link) {
-		unsigned count = input->asked ? json_get(responses, NULL, input->key, &answer) : 0;
+		unsigned count = is_open(call, input) ? json_get(responses, NULL, input->key, &answer) : 0;
 		if (count > 1)
 			error_set(&error, ERROR_SYNTAX, "it occurs twice");
 		else if (count == 1 && translate_check_answer(input->kind, answer, &error) == 0 &&
@@ -111,7 +120,7 @@ static bool take_answers(struct call *call, struct span responses)
 	struct span answer;
 	bool ok = true;
 	TAILQ_FOREACH (input, &call->inputs, link) {
-		if (!input->asked || !json_get(responses, NULL, input->key, &answer))
+		if (!is_open(call, input) || !json_get(responses, NULL, input->key, &answer))
 			continue;
 		buf_free(&input->answer);
 		buf_add_span(&input->answer, answer);
@@ -121,6 +130,16 @@ static bool take_answers(struct call *call, struct span responses)
 		TAILQ_FOREACH (input, &call->inputs, link)
 			buf_free(&input->answer);
 	return ok;
+}
+
+bool call_take_answers(struct exchange *exchange, struct call *call, struct span responses)
+{
+	if (!check_answers(exchange, call, responses))
+		return false;
+	if (take_answers(call, responses))
+		return true;
+	exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
+	return false;
 }
 
 /* A question that the retry's capabilities no longer cover cannot be asked again. */
@@ -156,37 +175,11 @@ static void resume_unsent(struct call *call)
 	session_pump(session);
 }
 
-static void resume_parked(struct exchange *exchange, struct call *call, const struct request *request, uint32_t round,
-	const uint8_t answers[DIGEST_BYTES])
+void call_proceed(struct call *call, const struct request *request)
 {
-	struct error error = {0};
-	struct capabilities caps;
-	if (capabilities_read(&caps, request->capabilities, &error)) {
-		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
-		return;
-	}
-	if (!check_answers(exchange, call, request->input_responses))
-		return;
-	if (!take_answers(call, request->input_responses)) {
-		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
-		return;
-	}
-	session_take_credentials(call->session, exchange->client);
-	call->caps = caps;
-	call->log_level = request->log_level;
-	call_take_trace(call, exchange);
-	call->used_round = round;
-	memcpy(call->used_answers, answers, DIGEST_BYTES);
-	call_await(call, exchange);
-	const struct input *unaskable = find_unaskable(call);
-	if (unaskable) {
-		char data[128];
-		snprintf(data, sizeof(data), "{\"requiredCapabilities\":%s}", capability_need_json(&unaskable->need));
-		call_fail(call, CALL_END_REFUSED, "missing_capability", RPC_MISSING_CAPABILITY,
-			"The server needs a capability that the client did not declare", data);
-	} else if (call->sent) {
-		struct session *session = call->session;
-		call_log(call, LOG_INFO, "call-resumed", "round %u", round);
+	struct session *session = call->session;
+	if (call->sent) {
+		call_log(call, LOG_INFO, "call-resumed", "round %u", call->round);
 		call_set_state(call, CALL_RESUMING);
 		session_pump(session);
 	} else if (call->reissue) {
@@ -196,10 +189,45 @@ static void resume_parked(struct exchange *exchange, struct call *call, const st
 	}
 }
 
+static void resume_parked(struct exchange *exchange, struct call *call, const struct request *request, uint32_t round,
+	const uint8_t answers[DIGEST_BYTES])
+{
+	struct error error = {0};
+	struct capabilities caps;
+	if (capabilities_read(&caps, request->capabilities, &error)) {
+		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
+		return;
+	}
+	if (!call_take_answers(exchange, call, request->input_responses))
+		return;
+	session_take_credentials(call->session, exchange->client);
+	call->caps = caps;
+	call->log_level = request->log_level;
+	call_take_trace(call, exchange);
+	client_task_prepare(call, request);
+	call->used_round = round;
+	memcpy(call->used_answers, answers, DIGEST_BYTES);
+	call_await(call, exchange);
+	const struct input *unaskable = find_unaskable(call);
+	if (unaskable) {
+		char data[128];
+		snprintf(data, sizeof(data), "{\"requiredCapabilities\":%s}", capability_need_json(&unaskable->need));
+		call_fail(call, CALL_END_REFUSED, "missing_capability", RPC_MISSING_CAPABILITY,
+			"The server needs a capability that the client did not declare", data);
+	} else {
+		call_proceed(call, request);
+	}
+}
+
 void call_unresume(struct call *call)
 {
 	struct exchange *exchange;
 	struct input *input;
+	if (client_task_is(call)) {
+		call_fail(call, CALL_END_REFUSED, "busy", RPC_INTERNAL_ERROR,
+			"The server was busy with other calls for too long", NULL);
+		return;
+	}
 	/* Nothing was consumed: the same retry may come again. */
 	TAILQ_FOREACH (input, &call->inputs, link)
 		buf_free(&input->answer);
@@ -235,7 +263,7 @@ void call_resume(struct call *call)
 		}
 		input = next;
 	}
-	if (call->progress.len) {
+	if (call->progress.len && !client_task_is(call)) {
 		struct exchange *exchange;
 		TAILQ_FOREACH (exchange, &call->waiters, of_call)
 			exchange_progress(exchange, buf_span(&call->progress));
@@ -245,6 +273,7 @@ void call_resume(struct call *call)
 	/* What was not answered, or was asked meanwhile, makes the next round. */
 	if (!TAILQ_EMPTY(&call->inputs))
 		call_set_state(call, CALL_GATHERING);
+	client_task_on_working(call);
 }
 
 /* An impatient server has ended the call by itself; its answer is worth more than a refusal. */

@@ -126,10 +126,40 @@ static bool apply_action(struct server_request *request, const struct policy_rul
 	return true;
 }
 
+/* Since when the server may keep a call waiting for the roots; -1 if none runs. */
+static int64_t waits_since(const struct server_request *request)
+{
+	const struct call *call;
+	int64_t since = -1;
+	TAILQ_FOREACH (call, &request->session->running, link)
+		if (call->state == CALL_RUNNING && (since < 0 || call->entered_ms < since))
+			since = call->entered_ms;
+	return since < 0 || since > request->received_ms ? since : request->received_ms;
+}
+
+/* Such a call cannot ask its client for the roots, and might wait for them for ever: the server goes without them, and is
+ * made to ask again before the next call. Until then it hears so at once: it may ask for every list. */
+static void hurry_roots(void *arg)
+{
+	struct server_request *request = arg;
+	struct session *session = request->session;
+	struct proxy *proxy = session->proxy;
+	int64_t since = waits_since(request), over_ms = since + proxy->policy->deadlines.hold_ms;
+	if (since < 0)
+		return;
+	if (!session->roots_given_up && proxy_now(proxy) < over_ms) {
+		timer_set(&proxy->timers, &request->hold, over_ms, hurry_roots, request);
+		return;
+	}
+	session->roots_given_up = true;
+	server_request_fail_closed(request, "a call that cannot ask may be waiting for the roots");
+}
+
 void server_request_orphan(struct server_request *request)
 {
 	const struct policy *policy = request->session->proxy->policy;
 	request->call = NULL;
+	timer_cancel(&request->session->proxy->timers, &request->hold);
 	if (apply_action(request, &policy->defaults))
 		return;
 	if (request->need.kind != POLICY_ROOTS) {
@@ -141,6 +171,7 @@ void server_request_orphan(struct server_request *request)
 	server_request_set_state(request, SERVER_REQUEST_ORPHAN);
 	session_log(
 		request->session, LOG_DEBUG, "roots-wanted", "the next call of a client with roots will ask for them");
+	hurry_roots(request);
 }
 
 /* Ends the call whose server asks for what may not be asked (mrtr "Server Requirements" 7). */
@@ -300,6 +331,17 @@ void server_requests_reconsider(struct session *session)
 			/* The list may have changed under us. */
 			next = TAILQ_FIRST(&session->server_requests);
 		}
+		request = next;
+	}
+}
+
+void server_requests_hurry_roots(struct session *session)
+{
+	struct server_request *request = TAILQ_FIRST(&session->server_requests);
+	while (request && session->orphan_roots) {
+		struct server_request *next = TAILQ_NEXT(request, link);
+		if (request->state == SERVER_REQUEST_ORPHAN && !request->hold.armed)
+			hurry_roots(request);
 		request = next;
 	}
 }

@@ -48,6 +48,8 @@ void server_request_withdraw(struct session *session, struct span id);
 void server_request_set_state(struct server_request *request, enum server_request_state state);
 /* A call of the session has ended or stopped running: requests in doubt may now be certain. */
 void server_requests_reconsider(struct session *session);
+/* Calls of the session may have been sent: roots that no call asked for are not held longer than they can wait. */
+void server_requests_hurry_roots(struct session *session);
 /* Answers every roots/list that belongs to no call. */
 void server_requests_answer_roots(struct session *session, struct span body);
 /* Ends all requests of a session: failing closed while the server can be reached, without answers when it is gone. */

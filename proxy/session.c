@@ -529,6 +529,7 @@ void session_pump(struct session *session)
 			;
 	} while (session->pump_again);
 	session->pumping = false;
+	server_requests_hurry_roots(session);
 	rest(session);
 }
 

@@ -107,6 +107,7 @@ static void on_notification(struct session *session, const struct message *messa
 	} else if (json_string_is(message->method, "notifications/cancelled")) {
 		if (json_get(message->params, &message->index, "requestId", &value))
 			server_request_withdraw(session, value);
+		session_pump(session); /* a task may have all its answers now */
 	} else if (subscriptions_deliver(message->method, &name)) {
 		if (!json_string_is(message->method, "notifications/resources/updated"))
 			list_cache_changed(&session->lists);

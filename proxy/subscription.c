@@ -1,5 +1,6 @@
 #include "proxy/subscription.h"
 
+#include "proxy/client_task.h"
 #include "proxy/json_write.h"
 #include "proxy/session.h"
 
@@ -71,7 +72,12 @@ static int read_filter(struct subscription *subscription, const struct request *
 	subscription->resources = read_flag(filter, "resourcesListChanged");
 	if (json_get(filter, NULL, "resourceSubscriptions", &list) && read_uris(subscription, list, error))
 		return error->code;
-	return capabilities_read(&subscription->caps, request->capabilities, error);
+	int status = capabilities_read(&subscription->caps, request->capabilities, error);
+	/* None are sent, but a client that may not have them is to be told so (SEP-2663 "Task Status Notifications"). */
+	if (!status && client_tasks_offered(subscription->proxy) && json_get(filter, NULL, "taskIds", &list) &&
+		!subscription->caps.tasks)
+		return error_set(error, ERROR_REFUSED, "the tasks extension is not declared");
+	return status;
 }
 
 /* What the server can give. */
@@ -346,7 +352,10 @@ void subscription_start(struct exchange *exchange, const struct request *request
 	subscription->exchange = exchange;
 	if (read_filter(subscription, request, &error)) {
 		subscription_free(&subscription->grave);
-		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
+		if (error.code == ERROR_REFUSED)
+			client_tasks_refuse(exchange);
+		else
+			exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
 		return;
 	}
 	struct session *session = session_for(proxy, exchange->client, &subscription->caps, request, false, &error);

@@ -290,6 +290,7 @@ static void on_message(struct session *session, const struct message *message, s
 	if (!through->answers && !session->proxy->upstream->has_streams)
 		session->proxy->upstream->establish(session->upstream, "2026-07-28");
 	through->answers = true;
+	session->proxy->metrics.unreachable = false;
 	if (message->kind == MESSAGE_RESPONSE)
 		on_response(through, message);
 	else if (message->kind == MESSAGE_NOTIFICATION)
@@ -330,6 +331,11 @@ static void on_end(struct session *session, int http_status, const char *why)
 static bool in_use(const struct session *session)
 {
 	return ((const struct through *)session->owner)->requests != NULL;
+}
+
+unsigned through_running(const struct session *session)
+{
+	return session->ops == &ops ? HASH_COUNT(((const struct through *)session->owner)->requests) : 0;
 }
 
 static void through_free(struct session *session)

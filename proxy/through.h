@@ -12,4 +12,7 @@ void through_start(struct exchange *exchange, const struct message *message);
 /* The exchange ends, because its client is gone or has cancelled it. */
 void through_on_exchange_gone(struct exchange *exchange);
 
+/* For view.c: how many requests are on their way in the session; 0 if it is of another kind. */
+unsigned through_running(const struct session *session);
+
 #endif

@@ -59,7 +59,9 @@ void translate_request(
 			add_meta(out, member.value, modern_meta, wants_progress ? id : 0);
 			continue;
 		}
-		if (!key_in(member.key, mrtr_members))
+		/* `task` of 2025-11-25 means nothing here (SEP-2663 "Backward Compatibility"), and to the server it would. */
+		bool is_foreign = method->id == METHOD_TOOLS_CALL && json_key_is(member.key, "task");
+		if (!is_foreign && !key_in(member.key, mrtr_members))
 			json_add_member(out, &member);
 	}
 	buf_add_text(out, "}}");

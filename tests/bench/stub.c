@@ -58,7 +58,7 @@ static void put(struct connection *connection, bool last)
 	if (!over_http) {
 		bytes_add(&body, "\n", 1);
 	} else if (connection->streams) {
-		bytes_printf(out, "%zx\r\nevent: message\ndata: ", body.len + 24);
+		bytes_printf(out, "%zx\r\nevent: message\ndata: ", body.len + 23);
 		bytes_add(&body, "\n\n", 2);
 		bytes_add(&body, last ? "\r\n0\r\n\r\n" : "\r\n", last ? 7 : 2);
 	} else {

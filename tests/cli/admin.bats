@@ -70,6 +70,14 @@ wait_for() {
 	[ "${lines[0]}" = 'HTTP/1.1 405 Method Not Allowed' ]
 	get 'nonsense'
 	[ "${lines[0]}" = 'HTTP/1.1 400 Bad Request' ]
+	get 'GET /metrics HTTP/2.0'
+	[[ "${lines[0]}" == 'HTTP/1.1 505 '* ]]
+	get $'GET /metrics HTTP/1.1\r\nTransfer-Encoding: gzip'
+	[[ "${lines[0]}" == 'HTTP/1.1 501 '* ]]
+	get $'GET /metrics HTTP/1.1\r\nExpect: a-miracle'
+	[[ "${lines[0]}" == 'HTTP/1.1 417 '* ]]
+	get "GET /$(printf '%9000s' x | tr ' ' x) HTTP/1.1"
+	[[ "${lines[0]}" == 'HTTP/1.1 431 '* ]]
 	get 'GET /metrics HTTP/1.1' evil.example
 	[ "${lines[0]}" = 'HTTP/1.1 403 Forbidden' ]
 }
@@ -112,6 +120,40 @@ wait_for() {
 	[[ "$report" != *secret* ]]
 	[[ "$report" != *19:30* ]]
 	[[ "$report" != *"$state"* ]]
+}
+
+@test "the report as a page, and one that cannot be written" {
+	start -- "$MCP_VALET" demo --server
+	ask '"name":"book_table","arguments":{}'
+	wait_for 'mcp_valet_parked_calls 1'
+	run --separate-stderr "$MCP_VALET" report --html --admin "127.0.0.1:$port"
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	[[ "$output" == '<!DOCTYPE html>'*'http-equiv="Content-Security-Policy"'*'<bdi>book_table</bdi>'*'people integer, time string (1)'*'</html>' ]]
+	run bash -c '"$MCP_VALET" report --html --admin "127.0.0.1:$1" >/dev/full' _ "$port"
+	[ "$status" -eq 1 ]
+}
+
+@test "two with one report file: the second waits for its turn, and nothing is lost" {
+	local file=$BATS_TEST_TMPDIR/report second i
+	printf 'version: 1\nreport_file: %s\n' "$file" >"$BATS_TEST_TMPDIR/policy"
+	start --policy "$BATS_TEST_TMPDIR/policy" -- "$MCP_VALET" demo --server
+	mkfifo "$BATS_TEST_TMPDIR/in2"
+	"$MCP_VALET" --policy "$BATS_TEST_TMPDIR/policy" -- "$MCP_VALET" demo --server <"$BATS_TEST_TMPDIR/in2" >"$BATS_TEST_TMPDIR/out2" 2>"$BATS_TEST_TMPDIR/log2" 3>&- 7>&- &
+	second=$!
+	exec 6>"$BATS_TEST_TMPDIR/in2"
+	for ((i = 0; i < 100; i++)); do ! grep -q 'report-file-failed.*another process' "$BATS_TEST_TMPDIR/log2" || break; sleep 0.1; done
+	grep -q 'report-file-failed.*another process' "$BATS_TEST_TMPDIR/log2"
+	ask '"name":"echo","arguments":{"text":"x"}'
+	echo '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}' >&6
+	wait_for 'mcp_valet_calls_total\{subject="tool",name="echo",outcome="answered"\} 1'
+	exec 7>&-
+	wait "$pid"
+	pid=
+	grep -q '"name":"echo","known":true,"calls":{"answered":1,' "$file"
+	exec 6>&-
+	wait "$second"
+	grep -q '"name":"echo","known":true,"calls":{"answered":2,' "$file"
 }
 
 @test "it is not ready when the server cannot be started" {

@@ -135,10 +135,34 @@ valet() {
 	[ "$status" -eq 0 ]
 }
 
+@test "a server's address and the files for it are looked at before the start" {
+	for url in http:// https:///mcp http://:3000 localhost:3000 ftp://localhost/; do
+		valet --upstream "$url"
+		refused 1 "--upstream $url: expected http://"
+	done
+	valet --upstream https://127.0.0.1:1/mcp --upstream-ca "$BATS_TEST_TMPDIR/none.pem"
+	refused 1 "--upstream-ca $BATS_TEST_TMPDIR/none.pem: No such file"
+	policy=$BATS_TEST_TMPDIR/policy.yaml
+	for key in ca_file certificate key; do
+		sed "s/KEY/$key/" >"$policy" <<-END
+			version: 1
+			upstream: { certificate: $policy, key: $policy, KEY: $BATS_TEST_TMPDIR/none.pem }
+		END
+		[ "$key" = ca_file ] || sed -i "s|$key: $policy, ||" "$policy"
+		valet --policy "$policy" --upstream https://127.0.0.1:1/mcp
+		refused 1 "upstream.$key $BATS_TEST_TMPDIR/none.pem: No such file"
+	done
+}
+
+@test "report says where an admin endpoint would come from" {
+	valet report --admin "unix:$BATS_TEST_TMPDIR/none.sock"
+	refused 1 "no admin endpoint at unix:$BATS_TEST_TMPDIR/none.sock"
+}
+
 @test "bad key files are named with the line" {
 	keys=$BATS_TEST_TMPDIR/keys
 	valet --key-file "$keys" -- cat
-	refused 1 "$keys: No such file"
+	refused 1 "$keys: No such file or directory (mcp-valet keygen makes one)"
 	valet --key-file "$BATS_TEST_TMPDIR" -- cat
 	refused 1 "$BATS_TEST_TMPDIR"
 	(umask 077 && printf '# a comment\n\nv2 key\n' >"$keys")

@@ -83,6 +83,22 @@ for (const [name, upstream] of Object.entries(upstreams))
       assert.ok(all.length >= least, `${all.length} checks ran: ${verdict.out.slice(-1000)}`);
     });
 
+// The scenarios of the tasks extension. Left out are tasks-status-notifications, which checks nothing yet, and
+// tasks-required-task-error: no legacy tool needs a client that knows tasks, so nothing has to be refused.
+for (const [name, upstream] of Object.entries(upstreams))
+  for (const [scenario, least] of Object.entries({ 'tasks-lifecycle': 9, 'tasks-capability-negotiation': 5, 'tasks-wire-fields': 4, 'tasks-request-state-removal': 3,
+    'tasks-mrtr-input': 4, 'tasks-request-headers': 5, 'tasks-dispatch-and-envelope': 9, 'tasks-mrtr-composition': 2 }))
+    test(`${scenario} with task_after, legacy server over ${name}`, { timeout: 60000 }, async t => {
+      const out = mkdtempSync(join(tmpdir(), 'conformance-'));
+      t.after(() => rmSync(out, { recursive: true, force: true }));
+      const port = await start(t, [program, '--listen', '127.0.0.1:0', '--log-format', 'json', '--policy', join(here, 'policy-tasks.yaml'), ...await upstream(t)],
+        /Streamable HTTP on 127\.0\.0\.1:(\d+)/);
+      const verdict = await run(['--url', `http://127.0.0.1:${port}/mcp`, '--scenario', scenario, '--spec-version', '2026-07-28', '--force', '-o', out]);
+      const all = checks(out);
+      assert.deepEqual(all.filter(check => check.status !== 'SUCCESS').map(check => `${check.id}: ${check.status} ${check.errorMessage ?? check.description}`), [], verdict.out.slice(-3000));
+      assert.ok(all.length >= least, `${all.length} checks ran: ${verdict.out.slice(-1000)}`);
+    });
+
 test('the schema finds what is wrong', () => {
   const one = { jsonrpc: '2.0', id: 1 };
   assert.deepEqual(faults({ ...one, method: 'tools/call', params: { name: 'x' } }), []);

@@ -55,6 +55,20 @@ const tools = {
     const answers = await Promise.all([...(elicitation ? [peer.ask(...form('Your name?', 'name'))] : []), ...(sampling ? [peer.ask(...sample('Hello?', 20))] : [])]);
     return text(`capabilities-ok: ${answers.length}`);
   },
+  greet: (peer, { arguments: args }) => text(`Hello, ${args?.name}!`),
+  async slow_compute(peer, { arguments: args }) { await sleep(1000 * (args?.seconds ?? 0)); return text(`computed ${args?.label}`); },
+  async failing_job() { await sleep(300); return { ...text('the job failed'), isError: true }; },
+  async protocol_error_job() { await sleep(100); throw { code: -32603, message: 'the job broke down' }; },
+  async confirm_delete(peer, { arguments: args }) { return text(`${args?.filename}: ${(await peer.ask(...form('Delete it?', 'confirm', 'boolean'))).action}`); },
+  async multi_input(peer) {
+    const answers = await Promise.all([peer.ask(...form('First?', 'name')), peer.ask(...form('Second?', 'name'))]);
+    return text(answers.map(({ content }) => content?.name).join(', '));
+  },
+  async test_tool_with_task(peer) {
+    const { name } = (await peer.ask(...form('What is your name?', 'name'))).content;
+    await sleep(500);
+    return text(`Worked for ${name}`);
+  },
   test_x_mcp_header: (peer, { arguments: args }) => text(`region ${args?.region}`),
   json_schema_2020_12_tool: () => text('validated'),
 };

@@ -1,9 +1,10 @@
 // Words of one side that would be commands to the other: in headers, in event streams, in the log.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ask, call, exchange, fixture, meta, post, serve, textOf, until } from './valet.mjs';
+import { ask, call, exchange, fixture, meta, post, recorded, scratch, serve, textOf, until } from './valet.mjs';
 
 // An HTTP server of bare bytes. `answer(message, head)` gives the response as it stands, or a result for it. What it got is in
 // `heads`, byte for byte.
@@ -52,8 +53,8 @@ const decode = value => /^=\?base64\?.*\?=$/.test(value) ? Buffer.from(value.sli
 const names = ['a\r\nX-Evil: 1', 'a\nb', 'a\rb', 'a\0b', 'a\x7fb', 'a\x1bb', 'é', '漢字', 'a\u2028b', ' before', 'after ', '\t', '', '=?base64?YQ==?=',
   '=?base64?', 'plain', 'a:b;c', 'x'.repeat(5000)];
 
-test('names in the headers of a modern server', { timeout: 30000 }, async t => {
-  const { valet, heads } = await upstream(t, ({ params }) => ({ resultType: 'complete', content: [], contents: [], structuredContent: params.name ?? params.uri }),
+test('names in the headers of a modern server', { timeout: 60000 }, async t => {
+  const { valet, heads } = await upstream(t, ({ params }) => ({ resultType: 'complete', content: [], contents: [], messages: [], ttlMs: 0, cacheScope: 'private', _meta: { said: params.name ?? params.uri } }),
     { policy: 'version: 1\nupstream: { era: modern }\n' });
   for (const name of names)
     for (const [method, member] of [['tools/call', 'name'], ['prompts/get', 'name'], ['resources/read', 'uri']]) {
@@ -64,7 +65,7 @@ test('names in the headers of a modern server', { timeout: 30000 }, async t => {
         assert.equal(heads.length, 0);
         continue;
       }
-      assert.equal(result?.structuredContent, name, text);
+      assert.equal(result?._meta.said, name, text);
       const fields = fieldsOf(heads.at(-1));
       assert.equal(fields['mcp-name']?.length, 1, `${method} ${JSON.stringify(name)}: ${heads.at(-1)}`);
       assert.equal(decode(fields['mcp-name'][0]), name);
@@ -80,7 +81,7 @@ test('names in the headers of a modern server', { timeout: 30000 }, async t => {
   assert.equal(fieldsOf(heads.at(-1))['x-evil'], undefined);
 });
 
-test('names in the headers of a client', { timeout: 30000 }, async t => {
+test('names in the headers of a client', { timeout: 60000 }, async t => {
   const valet = await serve(t, ['node', fixture('raw.mjs')]);
   const send = (name, header) => {
     const text = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: {}, _meta: meta() } });
@@ -99,7 +100,7 @@ test('names in the headers of a client', { timeout: 30000 }, async t => {
   for (const header of ['echo\0', 'echo\r', 'ec\x01ho', 'echo\n']) assert.deepEqual((await send('echo', header)).statuses, [400], JSON.stringify(header));
 });
 
-test('as many headers for arguments as a head holds leave none of ours out', { timeout: 20000 }, async t => {
+test('as many headers for arguments as a head holds leave none of ours out', { timeout: 60000 }, async t => {
   const { valet, heads } = await upstream(t, () => ({ resultType: 'complete', content: [] }), { policy: 'version: 1\nupstream: { era: modern, forward_headers: [ X-Tenant ] }\n' });
   const many = Object.fromEntries([...Array(85).keys()].map(n => [`mcp-param-p${n}`, String(n)]));
   await call(valet, 'n', {}, {}, { headers: { ...many, 'x-tenant': 'blue' } });
@@ -108,7 +109,7 @@ test('as many headers for arguments as a head holds leave none of ours out', { t
 });
 
 // There are readers of JSON that take the first of two members, and others to whom `Name` is `name` (Go's encoding/json).
-test('what the policy hides has no other spelling', { timeout: 30000 }, async t => {
+test('what the policy hides has no other spelling', { timeout: 60000 }, async t => {
   const hide = 'rules:\n  - match: { tool: "secret*" }\n    hide: true\n';
   const params = ['"name":"secret","name":"n"', '"name":"n","name":"secret"', '"name":"n","Name":"secret"', '"name":"n","\\u004eAME":"secret"', '"name":"secret\\u0000"', '"name":"secret"'];
   const whole = ['"method":"ping","Method":"tools/call"', '"method":"ping","method":"tools/call"'];
@@ -134,7 +135,7 @@ test('what the policy hides has no other spelling', { timeout: 30000 }, async t 
 const legacy = ({ method }) => method === 'initialize'
   ? { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 'bare', version: '1' } } : method === 'tools/call' ? { content: [] } : undefined;
 
-test('headers that the policy forwards to a legacy server', { timeout: 20000 }, async t => {
+test('headers that the policy forwards to a legacy server', { timeout: 60000 }, async t => {
   const { valet, heads } = await upstream(t, legacy, { policy: 'version: 1\nupstream: { forward_headers: [ X-Tenant, X-Empty ] }\n' });
   const text = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'a\r\nX-Evil: 1', arguments: {}, _meta: meta() } });
   const send = lines => exchange(valet, `POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: */*\r\nMCP-Protocol-Version: 2026-07-28\r\n` +
@@ -151,7 +152,7 @@ test('headers that the policy forwards to a legacy server', { timeout: 20000 }, 
   for (const bytes of ['X-Tenant: a\rX-Evil: 1\r\n', 'X-Tenant: a\nX-Evil: 1\r\n', 'X-Tenant: a\0\r\n']) assert.deepEqual((await send(bytes)).statuses, [400]);
 });
 
-test('headers of a server on their way to the client', { timeout: 30000 }, async t => {
+test('headers of a server on their way to the client', { timeout: 60000 }, async t => {
   for (const evil of ['Bearer a\rX-Evil: 1', 'Bearer a\r\rb', 'Bearer a\x0bb', 'Bearer a\x1b[31m', 'Bearer \xff']) {
     const { valet } = await upstream(t, () => `HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: ${evil}\r\nMcp-Session-Id: ${evil}\r\nContent-Length: 0\r\n\r\n`);
     const text = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta: meta() } });
@@ -162,21 +163,36 @@ test('headers of a server on their way to the client', { timeout: 30000 }, async
   }
 });
 
-test('metadata: only metadata, only for this machine, and nothing but its type of its headers', { timeout: 20000 }, async t => {
-  const { valet, heads } = await upstream(t, () => 'HTTP/1.1 200 OK\r\nContent-Type: application/json\rX-Evil: 1\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\n{}');
+test('a redirect is not followed, whoever it leads to', { timeout: 60000 }, async t => {
+  const other = [];
+  const elsewhere = net.createServer(socket => socket.on('data', data => { other.push(String(data)); socket.end('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'); })).listen(0, '127.0.0.1');
+  await new Promise(resolve => elsewhere.on('listening', resolve));
+  t.after(() => elsewhere.close());
+  for (const status of [301, 302, 303, 307, 308]) {
+    const { valet } = await upstream(t, () => `HTTP/1.1 ${status} Elsewhere\r\nLocation: http://127.0.0.1:${elsewhere.address().port}/\r\nContent-Length: 0\r\n\r\n`);
+    const { error } = await ask(valet, 'tools/list', {}, { headers: { authorization: 'Bearer secret' } });
+    assert.match(error.message, new RegExp(`HTTP ${status}`));
+  }
+  assert.deepEqual(other, []);
+});
+
+test('metadata: only metadata, only for this machine, and nothing but its type of its headers', { timeout: 60000 }, async t => {
+  const { valet, heads } = await upstream(t, (message, head) => `HTTP/1.1 200 OK\r\nContent-Type: application/json${head.includes('/evil ') ? '\rX-Evil: 1' : ''}\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\n{}`);
   const get = (path, more = '', host = 'localhost') => exchange(valet, `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n${more}\r\n`);
-  const good = await get('/.well-known/oauth-protected-resource/mcp');
-  assert.deepEqual(good.statuses, [200]);
-  const fields = fieldsOf(good.text.slice(0, good.text.indexOf('\r\n\r\n') + 4));
-  for (const name of ['x-evil', 'set-cookie']) assert.equal(fields[name], undefined);
-  assert.equal(heads.length, 1);
+  for (const [path, status] of [['mcp', 200], ['evil', 502]]) {
+    const { statuses, text } = await get(`/.well-known/oauth-protected-resource/${path}`);
+    assert.deepEqual(statuses, [status]);
+    const fields = fieldsOf(text.slice(0, text.indexOf('\r\n\r\n') + 4));
+    for (const name of ['x-evil', 'set-cookie']) assert.equal(fields[name], undefined);
+  }
+  assert.equal(heads.length, 2);
   const root = '/.well-known/oauth-protected-resource';
   for (const path of ['/../../admin', '/..', '/./../../admin', '/%2e%2e/%2e%2e/admin', '/.%2E/%2e./admin', '/a/../../../admin', '/..%2f..%2fadmin', '/..\\..\\admin'])
     assert.deepEqual((await get(root + path)).statuses, [404], path);
   assert.deepEqual((await get(`${root}/mcp`, '', 'evil.example')).statuses, [403]);
   assert.deepEqual((await get(`${root}/mcp`, 'Origin: http://evil.example\r\n')).statuses, [403]);
   assert.deepEqual((await get(`http://evil.example${root}/mcp`)).statuses, [403]);
-  assert.equal(heads.length, 1, 'nothing else reached the server');
+  assert.equal(heads.length, 2, 'nothing else reached the server');
 });
 
 // An event stream as RFC-abiding clients read it: lines end with CRLF, LF or CR (HTML living standard 9.2.6).
@@ -202,10 +218,10 @@ async function assertEvents(valet) {
   assert.equal(textOf(last.result), '\u2028event: message\n\n');
 }
 
-test('line ends in payloads make no events: a server on standard input and output', { timeout: 20000 }, async t =>
+test('line ends in payloads make no events: a server on standard input and output', { timeout: 60000 }, async t =>
   assertEvents(await serve(t, ['node', fixture('hostile.mjs')])));
 
-test('line ends in payloads make no events: an HTTP server', { timeout: 20000 }, async t => {
+test('line ends in payloads make no events: an HTTP server', { timeout: 60000 }, async t => {
   const stream = events => { const text = Buffer.from(events).toString('latin1'); return `HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: ${text.length}\r\n\r\n${text}`; };
   const { valet } = await upstream(t, message => message.method !== 'tools/call' ? legacy(message) : stream(
     // Data of several lines: the line ends stand between tokens. Fields of other names, and comments, are nobody's business.
@@ -216,13 +232,23 @@ test('line ends in payloads make no events: an HTTP server', { timeout: 20000 },
   await assertEvents(valet);
 });
 
+test('line ends in the JSON of a client make no lines for a server', { timeout: 60000 }, async t => {
+  const record = join(scratch(t), 'record');
+  const valet = await serve(t, ['node', fixture('raw.mjs')], { env: { RECORD: record } });
+  const text = `{"jsonrpc":"2.0",\r\n"id":\n1,\r"method":"tools/call","params":{\n"name":\n"echo","arguments":\n{"a":\r\n[\n1,\r2]}\n,"_meta":${JSON.stringify(meta(), null, '\n ')}}\n}\r\n`;
+  const { text: answer } = await post(valet, text, { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'echo' });
+  assert.deepEqual(JSON.parse(answer).result.structuredContent, { a: [1, 2] });
+  const methods = recorded(record).map(line => JSON.parse(line).method);
+  assert.equal(methods.filter(method => method === 'tools/call').length, 1, methods.join());
+});
+
 const evils = ['\n2026-01-01T00:00:00.000Z error forged: yes', '\r\n{"level":"error","event":"forged","text":"yes"}', '" session=s99 call="c', '\\x0a\\"',
   '\x1b]0;title\x07\x1b[2J\x1b[31m\x9b31m\x9d0;t\x9c\u0085\u2028\u2029forged\u202egnp.exe\x08\x7f'];
 
 for (const format of ['text', 'json'])
   test(`the log as ${format}: a line is a line, whoever's words are in it`, { timeout: 60000 }, async t => {
     for (const evil of evils) {
-      const valet = await serve(t, ['node', fixture('hostile.mjs')], { args: ['--log-format', format], env: { EVIL: evil } });
+      const valet = await serve(t, ['node', fixture('hostile.mjs')], { args: ['--log-format', format], env: { EVIL: evil, NODE_OPTIONS: '' } }); // nobody judges what it gets
       await call(valet, evil, {}, { _meta: { 'io.modelcontextprotocol/clientInfo': { name: evil, version: evil }, traceparent: evil, 'io.modelcontextprotocol/logLevel': 'debug' } },
         { headers: { 'mcp-name': encode(evil), authorization: `Bearer ${Buffer.from(evil).toString('base64')}` } });
       await call(valet, 'nothing', {}, { requestState: evil });

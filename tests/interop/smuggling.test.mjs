@@ -3,7 +3,7 @@
 // is in doubt.
 import test from 'node:test';
 import assert from 'node:assert/strict';
-import { exchange, fixture, meta, serve } from './valet.mjs';
+import { exchange, fixture, meta, serve, until } from './valet.mjs';
 
 const server = ['node', fixture('raw.mjs')];
 const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'server/discover', params: { _meta: meta() } });
@@ -98,7 +98,7 @@ test('what is in doubt is refused, and nothing after it is read', { timeout: 600
   assert.deepEqual((await exchange(valet, good, 1)).statuses, [200]);
 });
 
-test('what is not in doubt is taken, and so is what follows', { timeout: 20000 }, async t => {
+test('what is not in doubt is taken, and so is what follows', { timeout: 60000 }, async t => {
   const valet = await serve(t, server);
   for (const [what, bytes] of Object.entries(taken)) {
     const { statuses, text } = await exchange(valet, bytes + good, 2);
@@ -110,6 +110,33 @@ test('what is not in doubt is taken, and so is what follows', { timeout: 20000 }
   assert.deepEqual((await exchange(valet, empty('POST /other HTTP/1.1') + good, 2)).statuses, [404, 200]);
   // Pipelined: a request that the protocol refuses has been read to its end.
   assert.deepEqual((await exchange(valet, request(['Content-Length: 2'], '[]') + good, 2)).statuses, [400, 200]);
+});
+
+// A page of another site has its own name in Host, whatever address that name has by now, and in Origin.
+test('a web page gets nowhere by rebinding a name', { timeout: 60000 }, async t => {
+  const valet = await serve(t, server, { args: ['--admin', '127.0.0.1:0'] });
+  const admin = { port: Number(await until(() => /"admin-started".*127\.0\.0\.1:(\d+)/.exec(valet.log)?.[1], 'the admin endpoint')) };
+  const named = (host, ...lines) => request([...lines, length], body).replace('Host: localhost', `Host: ${host}`);
+  const hosts = ['evil.example', '127.0.0.1.evil.example', 'localhost.evil.example', 'evil.example:80', '127.0.0.2', '0.0.0.0', '[::2]', '2130706433', '0x7f.1', 'xlocalhost'];
+  for (const host of hosts) {
+    assert.deepEqual((await exchange(valet, named(host))).statuses, [403], host);
+    assert.deepEqual((await exchange(admin, `GET /metrics HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`)).statuses, [403], host);
+  }
+  for (const host of ['localhost', 'LOCALHOST:1', '127.0.0.1', `127.0.0.1:${valet.port}`, '[::1]:80']) assert.deepEqual((await exchange(valet, named(host), 1)).statuses, [200], host);
+  assert.deepEqual((await exchange(valet, request([length], body, 'POST http://evil.example/mcp HTTP/1.1'))).statuses, [403]);
+  const mine = `127.0.0.1:${valet.port}`;
+  for (const origin of ['http://evil.example', 'null', `https://${mine}`, `http://${mine}.evil.example`, 'http://127.0.0.1', `http://localhost:${valet.port}`, `http://user@${mine}`, ''])
+    assert.deepEqual((await exchange(valet, named(mine, `Origin: ${origin}`))).statuses, [403], origin);
+  assert.deepEqual((await exchange(valet, named(mine, `Origin: http://${mine}`), 1)).statuses, [200]);
+});
+
+test('of two headers that say who the client is, none is believed', { timeout: 60000 }, async t => {
+  const valet = await serve(t, server, { policy: 'version: 1\nprincipal: header:X-User\n' });
+  for (const lines of [['X-User: a', 'X-User: b'], ['X-User: a', 'x-USER: a']]) {
+    const { statuses, ended } = await exchange(valet, request([...lines, length], body) + good);
+    assert.deepEqual([statuses, ended], [[400], true]);
+  }
+  assert.deepEqual((await exchange(valet, request(['X-User: a', length], body), 1)).statuses, [200]);
 });
 
 test('one byte at a time the verdict is the same', { timeout: 60000 }, async t => {

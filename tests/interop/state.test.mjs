@@ -101,6 +101,32 @@ test('a state of another instance with the same keys is refused with words that 
   assertRefused(await retry(stranger, 'confirm', args, result, answers, alice), 'unverifiable');
 });
 
+// The class of a refusal is for who has the right to the state. Nobody else learns whether it is good, used, expired or lost.
+test('a stranger learns nothing of a state, and a forger nothing of how it was found out', { timeout: 30000 }, async t => {
+  const policy = 'version: 1\ndefaults: { park: 2s }\ndeadlines: { redeliver: 0s }\n';
+  const { valet, result: used, answers } = await park(t, { policy });
+  assert.equal(textOf((await retry(valet, 'confirm', args, used, answers, alice)).result), 'deleted it yes');
+  const { result: late } = await call(valet, 'confirm', args, {}, alice);
+  await sleep(2200);
+  const { result: good } = await call(valet, 'confirm', args, {}, alice);
+  const refusal = async (requestState, options, a = args) => (await call(valet, 'confirm', a, { inputResponses: answers, requestState }, { ...options, id: 7 })).text;
+  for (const [who, a] of [[{ headers: { authorization: 'Bearer bob' } }, args], [{}, args], [alice, { what: 'else' }]]) {
+    const texts = await Promise.all([used, late, good].map(({ requestState }) => refusal(requestState, who, a)));
+    assert.match(texts[0], /"reason":"mismatch"/);
+    assert.deepEqual(new Set(texts).size, 1, texts.join('\n'));
+  }
+  const bytes = Buffer.from(good.requestState, 'base64url');
+  const forged = [[0, 1], [1, 1], [5, 1], [29, 1], [60, 1], [bytes.length - 1, 1]].map(([at, bit]) => {
+    const copy = Buffer.from(bytes);
+    copy[at] ^= bit; // version, key, nonce, kind, contents, tag
+    return copy.toString('base64url');
+  });
+  const texts = await Promise.all([...forged, '', 'A', 'not base64!', good.requestState + '=', good.requestState.slice(4)].flatMap(state => [refusal(state, alice), refusal(state, {})]));
+  assert.match(texts[0], /"reason":"unverifiable"/);
+  assert.deepEqual(new Set(texts).size, 1, [...new Set(texts)].join('\n'));
+  assert.equal(textOf((await retry(valet, 'confirm', args, good, answers, alice)).result), 'deleted it yes');
+});
+
 test('a retry that declares less is not asked for it', { timeout: 20000 }, async t => {
   const valet = await serve(t, asker);
   const first = (await call(valet, 'sample_after_elicit')).result;

@@ -3,6 +3,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:http';
+import { createServer as createRawServer } from 'node:net';
 import { join } from 'node:path';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
@@ -274,3 +275,61 @@ for (const [endpoint, path, policy] of [
       assert.ok(posted.length >= 3 && posted.every(url => url === path), `posted to ${posted}`);
     }
   });
+
+// A server that answers every request with these header lines, byte for byte; `seen` are the Mcp-Session-Id that come back.
+async function answerWith(t, headerOf, status = '200 OK') {
+  const seen = [];
+  let requests = 0;
+  const server = createRawServer(socket => {
+    let text = '';
+    socket.on('error', () => {});
+    socket.on('data', data => {
+      text += data;
+      const head = text.indexOf('\r\n\r\n');
+      const length = Number(/content-length: (\d+)/i.exec(text)?.[1] ?? 0);
+      if (head < 0 || text.length < head + 4 + length) return;
+      const message = length ? JSON.parse(text.slice(head + 4)) : {};
+      seen.push(/mcp-session-id: ([^\r]*)/i.exec(text.slice(0, head))?.[1]);
+      const result = message.method === 'initialize'
+        ? { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 's', version: '1' } } : { tools: [] };
+      const body = message.id === undefined ? '' : JSON.stringify({ jsonrpc: '2.0', id: message.id, result });
+      const line = message.id === undefined && length ? '202 Accepted' : length ? status : '405 Method Not Allowed';
+      socket.end(Buffer.from(`HTTP/1.1 ${line}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nConnection: close\r\n${headerOf(requests++)}\r\n${body}`, 'latin1'));
+    });
+  }).listen(0, '127.0.0.1');
+  t.after(() => server.close());
+  await until(() => server.address(), 'a port');
+  return { url: `http://127.0.0.1:${server.address().port}/mcp`, seen };
+}
+
+for (const [what, id, fine] of [['as long as can be', 'x'.repeat(511), true], ['empty', '', true], ['too long', 'x'.repeat(512), false], ['64 KB', 'x'.repeat(65536), false],
+  ['with a space', 'a b', false], ['with a control character', 'a\x01b', false], ['with a bare CR', 'a\rX-Other: b', false], ['not ASCII', 'a\xe9', false]])
+  test(`the Mcp-Session-Id of a server: ${what}`, { timeout: 20000 }, async t => {
+    const server = await answerWith(t, () => `Mcp-Session-Id: ${id}\r\n`);
+    const valet = await front(t, server.url);
+    const { result, error } = await ask(valet, 'tools/list');
+    if (fine) assert.deepEqual(result?.tools, []);
+    else assert.match(error?.message ?? '', /Mcp-Session-Id|is no HTTP/); // a head that HTTP does not know is refused as such
+    assert.ok(server.seen.every(seen => seen === undefined || (fine && seen === id)), server.seen.join());
+  });
+
+test('the first Mcp-Session-Id of a server counts', { timeout: 20000 }, async t => {
+  const server = await answerWith(t, n => `Mcp-Session-Id: s${n}\r\n`);
+  const valet = await front(t, server.url);
+  assert.deepEqual((await ask(valet, 'tools/list')).result?.tools, []);
+  assert.deepEqual((await ask(valet, 'tools/list')).result?.tools, []);
+  assert.deepEqual([...new Set(server.seen)], [undefined, 's0']);
+});
+
+test('a challenge is passed on in one line, or not at all', { timeout: 20000 }, async t => {
+  for (const [challenge, passes] of [['Bearer realm="x"', true], ['Bearer\rX-Other: b', false]]) {
+    const server = await answerWith(t, () => `WWW-Authenticate: ${challenge}\r\n`, '401 Unauthorized');
+    const valet = await front(t, server.url);
+    const { status, headers } = await fetch(valet.url, { method: 'POST', body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize',
+      params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'c', version: '1' } } }),
+      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' } });
+    assert.ok(status === 401 || (!passes && status === 502), String(status));
+    assert.equal(headers.get('www-authenticate'), passes ? challenge : null);
+    assert.equal(headers.get('x-other'), null);
+  }
+});

@@ -126,7 +126,7 @@ export function post(valet, body, headers = {}, { method = 'POST', signal } = {}
 
 // Bare bytes on a connection of their own. Gives the statuses of the responses, all that came, and whether the server ended the
 // connection; returns with the response number `count`, if that is given, else at the end of the connection.
-export function exchange(valet, bytes, count, { step, address = '127.0.0.1', ms = 3000 } = {}) {
+export function exchange(valet, bytes, count, { step, address = '127.0.0.1', ms = 15000 } = {}) {
   return new Promise((resolve, reject) => {
     const socket = net.connect({ port: valet.port, host: '127.0.0.1', localAddress: address, noDelay: true });
     let text = '';

@@ -194,7 +194,9 @@ struct party *dialog_listen(struct dialog *dialog, const char *last_event_id)
 		return party;
 	/* Which session a modern server's client has is not known before its first call. */
 	dialog->over |= http_status == 404 && !dialog->link;
-	if (http_status != 404 || (was_open && dialog->link))
+	/* A stream that is over is forgotten with its last event. */
+	bool forgotten = http_status == 400 && last_event_id;
+	if (!forgotten && (http_status != 404 || (was_open && dialog->link)))
 		world_fail(dialog->world, "reading the events of d%u gives %d", dialog->number, http_status);
 	party->finished = true;
 	return NULL;

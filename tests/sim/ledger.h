@@ -35,7 +35,9 @@ struct job {
 	double progress;
 	bool has_progress;
 
-	struct ask *final; /* the first that got the final outcome */
+	struct span task;	 /* its id for the client, without quotes, or a NULL ptr */
+	struct span task_status; /* the last that was told */
+	struct ask *final;	 /* the first that got the final outcome */
 };
 
 /* One InputRequiredResult. */
@@ -46,6 +48,7 @@ struct round {
 	struct span state, body;
 	struct entry *entries;
 	int64_t issued_ms;
+	bool of_task;	   /* told by tasks/get, without a state */
 	bool brought_back; /* by a good retry of the right client */
 };
 
@@ -127,6 +130,9 @@ void ledger_from_server(struct link *link, struct span text, uint64_t stream);
 void ledger_link_over(struct link *link, bool by_core);
 void ledger_notified(struct party *party, struct span text);
 struct ask *ledger_responded(struct party *party, int http_status, struct span text);
+
+/* What tasks/get has asked under this key, which is spelled with its quotes; NULL if nothing. */
+struct entry *ledger_task_entry(const struct job *job, struct span key);
 
 /* ledger_passed.c: what is passed through. */
 

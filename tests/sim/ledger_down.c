@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void check_error(struct ask *ask, int http_status, struct span error);
+
 static void fail_ask(const struct ask *ask, const char *what)
 {
 	world_fail(ask->world, "%s (request %s of t%u)", what, ask->id, ask->job ? ask->job->number : 0);
@@ -200,6 +202,87 @@ static void check_complete(struct ask *ask, struct span result)
 		fail_ask(ask, "invariant 5: the result changed on its way");
 }
 
+/* Tasks (SEP-2663). */
+
+struct entry *ledger_task_entry(const struct job *job, struct span key)
+{
+	for (const struct round *round = job->rounds; round; round = round->next)
+		for (struct entry *entry = round->entries; round->of_task && entry; entry = entry->next)
+			if (span_equal(entry->key, key))
+				return entry;
+	return NULL;
+}
+
+/* A key means one question for as long as the task lives, and what was answered is not asked again. */
+static void take_task_questions(struct ask *ask, struct span requests)
+{
+	struct world *world = ask->world;
+	struct job *job = ask->job;
+	struct json_member member;
+	struct json_walk walk = json_walk(requests, NULL);
+	unsigned count = 0;
+	while (json_next_member(&walk, &member)) {
+		struct span key = span_of(arena_printf(&world->arena, "\"%.*s\"", (int)member.key.len, member.key.ptr));
+		struct entry *known = ledger_task_entry(job, key), *entry = read_entry(ask, &member, true);
+		count++;
+		if (known && known->question != entry->question)
+			fail_ask(ask, "the key of a task's input request means two questions");
+		if (known)
+			continue;
+		struct round *round = arena_alloc(&world->arena, sizeof(*round));
+		*round = (struct round){.next = job->rounds, .job = job, .ask = ask, .of_task = true, .entries = entry};
+		job->rounds = round;
+	}
+	if (!count)
+		fail_ask(ask, "a task that needs input and asks nothing");
+}
+
+static void check_task(struct ask *ask, struct span result, bool detailed)
+{
+	static const char *const terminal[] = {"completed", "failed", "cancelled"};
+	struct job *job = ask->job;
+	struct span id = get(result, "taskId"), status = get(result, "status"), ttl = get(result, "ttlMs");
+	struct span requests = get(result, "inputRequests"), end = get(result, "result"), error = get(result, "error");
+	int64_t ttl_ms = 0;
+	if (!id.ptr || id.len < 3 || json_type(id) != JSON_STRING || !status.ptr || !get(result, "createdAt").ptr ||
+		!get(result, "lastUpdatedAt").ptr || !ttl.ptr || !json_integer(ttl, &ttl_ms) || ttl_ms < 0) {
+		fail_ask(ask, "invariant 8: a malformed task");
+		return;
+	}
+	id = (struct span){id.ptr + 1, id.len - 2};
+	if (job->task.ptr && !span_equal(job->task, id))
+		fail_ask(ask, "invariant 2: another task than the job's");
+	for (const struct job *other = ask->world->ledger->jobs; other; other = other->next)
+		if (other != job && other->task.ptr && span_equal(other->task, id))
+			fail_ask(ask, "two jobs have one task");
+	job->task = id;
+	for (size_t i = 0; job->task_status.ptr && i < sizeof(terminal) / sizeof(terminal[0]); i++)
+		if (json_string_is(job->task_status, terminal[i]) && !json_string_is(status, terminal[i]))
+			fail_ask(ask, "a task came back from its end");
+	job->task_status = status;
+	if (get(result, "requestState").ptr ||
+		(requests.ptr != NULL) != (detailed && json_string_is(status, "input_required")) ||
+		(end.ptr != NULL) != (detailed && json_string_is(status, "completed")) ||
+		(error.ptr != NULL) != (detailed && json_string_is(status, "failed")))
+		fail_ask(ask, "invariant 8: a task with what its status does not allow");
+	if (requests.ptr)
+		take_task_questions(ask, requests);
+	if (end.ptr)
+		check_complete(ask, end);
+	if (error.ptr)
+		check_error(ask, 400, error);
+}
+
+static void check_task_response(struct ask *ask, struct span result, struct span type)
+{
+	if (!json_string_is(type, "complete"))
+		fail_ask(ask, "invariant 8: an answer about a task that is not complete");
+	else if (strcmp(ask->task_method, "tasks/get") == 0)
+		check_task(ask, result, true);
+	else if (get(result, "taskId").ptr || get(result, "status").ptr)
+		fail_ask(ask, "invariant 8: an acknowledgement that says more");
+}
+
 /* Two different sets of answers for one state: at least one of them had to be refused. */
 static void take_final(struct ask *ask)
 {
@@ -222,6 +305,12 @@ static void check_result(struct ask *ask, struct span result)
 		fail_ask(ask, "invariant 8: a result without resultType");
 	} else if (!get(result, "_meta").ptr) {
 		fail_ask(ask, "a result without _meta");
+	} else if (ask->task_method) {
+		check_task_response(ask, result, type);
+	} else if (json_string_is(type, "task")) {
+		if (!ask->caps.tasks || strcmp(ask->job->method, "tools/call") != 0)
+			fail_ask(ask, "invariant 8: a task for a client that did not declare tasks");
+		check_task(ask, result, false);
 	} else if (json_string_is(type, "complete")) {
 		check_complete(ask, result);
 		take_final(ask);
@@ -264,7 +353,7 @@ static void check_error(struct ask *ask, int http_status, struct span error)
 		mark = (unsigned)strtoul(message.ptr + 4, NULL, 10);
 	if (mark && ask->job && mark != ask->job->number)
 		world_fail(ask->world, "invariant 2: t%u got the error of t%u", ask->job->number, mark);
-	if (mark && ask->job)
+	if (mark && ask->job && !ask->task_method)
 		take_final(ask);
 }
 

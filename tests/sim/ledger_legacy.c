@@ -80,7 +80,8 @@ static void check_legacy_result(const struct ask *ask, struct span result)
 		world_fail(world, "invariant 5: the result of t%u is not the server's", job->number);
 }
 
-static void take_response(struct party *party, const struct message *message, bool is_parcel, struct ask **ask)
+static void take_response(
+	struct party *party, const struct message *message, int http_status, bool is_parcel, struct ask **ask)
 {
 	struct world *world = party->world;
 	struct ask *found = dialog_find_ask(party->dialog, message->id);
@@ -88,6 +89,9 @@ static void take_response(struct party *party, const struct message *message, bo
 		/* Of a session that is over, even the cancellation may have been refused. */
 		bool refused = (!message->id.ptr || (found && found->is_gone)) && message->error.ptr &&
 			       (!dialog_is_open(party->dialog) || !party->dialog->link);
+		/* Over HTTP a message that the server does not take is refused. */
+		refused |= party->dialog->over_http && !message->id.ptr && message->error.ptr && http_status == 503 &&
+			   world_has_logged(world, "message-not-taken");
 		if (!is_parcel && !refused)
 			world_fail(world, "invariant 1: a response to no open request of d%u: %.*s",
 				party->dialog->number, (int)message->id.len, message->id.ptr ? message->id.ptr : "");
@@ -193,7 +197,6 @@ bool ledger_to_legacy(struct party *party, int http_status, struct span text, st
 	struct json_index index = {0};
 	struct span value;
 	struct error error;
-	(void)http_status;
 	if (party->gone || party->finished)
 		world_fail(world, "a message to a client that is gone: %.*s", (int)text.len, text.ptr);
 	if (json_check(text, &value, &index, &error) || message_parse(&message, value, &index, &error)) {
@@ -208,7 +211,7 @@ bool ledger_to_legacy(struct party *party, int http_status, struct span text, st
 	if (parcel)
 		parcel->crossed = true;
 	if (message.kind == MESSAGE_RESPONSE) {
-		take_response(party, &message, parcel != NULL, ask);
+		take_response(party, &message, http_status, parcel != NULL, ask);
 		if (*ask) {
 			(*ask)->response = value;
 			(*ask)->http_status = http_status;

@@ -334,11 +334,18 @@ static void modern_answers(struct link *link, const struct message *message)
 	}
 }
 
+/* A response to nothing must not reach the client: on a pipe a modern request may have its id. */
+static bool is_stray(const struct dialog *dialog, const struct message *message)
+{
+	const struct ask *ask = message->id.ptr ? dialog_find_ask(dialog, message->id) : NULL;
+	return message->kind == MESSAGE_RESPONSE && message->id.ptr && !(ask && ask->is_open);
+}
+
 void ledger_pass_down(struct link *link, const struct message *message, struct span text)
 {
 	if (link->modern && message->kind == MESSAGE_RESPONSE)
 		modern_answers(link, message);
-	else if (link->dialog && !link->modern && link->open)
+	else if (link->dialog && !link->modern && link->open && !is_stray(link->dialog, message))
 		parcel_add(link->world, &link->dialog->down, arena_copy(&link->world->arena, text));
 }
 

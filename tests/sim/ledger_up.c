@@ -307,6 +307,8 @@ struct question *ledger_find_question(struct link *link, struct span id)
 static const struct entry *find_entry(struct world *world, const struct answer *answer)
 {
 	struct span state = answer->ask->state;
+	if (answer->ask->task_method)
+		return ledger_task_entry(answer->ask->job, answer->key);
 	for (const struct job *job = world->ledger->jobs; state.ptr && job; job = job->next)
 		for (const struct round *round = job->rounds; round; round = round->next) {
 			if (!span_equal(round->state, state))
@@ -473,7 +475,7 @@ static bool is_awaited(const struct world *world, const struct job *job)
 	for (const struct ask *ask = world->ledger->asks; ask; ask = ask->next)
 		if (ask->job == job && ask->is_open)
 			return true;
-	return false;
+	return job->task.ptr != NULL;
 }
 
 /* What the core cannot know: the call is over for it; or it waits with its client, and the server asks more without

@@ -104,8 +104,11 @@ static struct span ask_write_plain(const struct ask *ask)
 static struct span ask_write(const struct ask *ask)
 {
 	struct buf out = {0};
-	buf_printf(&out, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"%s\",\"params\":{", ask->id, ask->job->method);
-	if (ask->job->params.len) {
+	buf_printf(&out, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"%s\",\"params\":{", ask->id,
+		ask->task_method ? ask->task_method : ask->job->method);
+	if (ask->task_method) {
+		buf_printf(&out, "\"taskId\":\"%.*s\",", (int)ask->task.len, ask->task.ptr);
+	} else if (ask->job->params.len) {
 		buf_add_span(&out, ask->job->params);
 		buf_add_text(&out, ",");
 	}
@@ -172,9 +175,11 @@ void ask_send(struct ask *ask)
 {
 	struct request_headers headers = {
 		.protocol_version = SPAN("2026-07-28"),
-		.method = span_of(ask->job->method),
+		.method = span_of(ask->task_method ? ask->task_method : ask->job->method),
 	};
-	if (ask->job->name.ptr)
+	if (ask->task_method)
+		headers.name = ask->task;
+	else if (ask->job->name.ptr)
 		headers.name = header_value(ask->world, ask->job->name);
 	enter(ask);
 	if (!ask->job->has_caps) {

@@ -35,6 +35,8 @@ struct ask {
 	struct capabilities caps;
 	const char *progress_token; /* as spelled, or NULL */
 	int log_level;		    /* 0 debug … 7 emergency, -1 none */
+	const char *task_method;    /* about the task of its job: tasks/get and the like; or NULL */
+	struct span task;	    /* its id, without quotes */
 	struct span state;	    /* a NULL ptr: none */
 	struct span answers;	    /* the object, or a NULL ptr */
 	bool must_fail;		    /* the only right response is an error */

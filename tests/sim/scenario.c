@@ -72,8 +72,8 @@ const char *caps_text(struct scenario *scenario, const char *list)
 	const char *sampling = strstr(with, ",sampling.tools,") ? ",\"sampling\":{\"tools\":{}}"
 			       : strstr(with, ",sampling,")	? ",\"sampling\":{}"
 								: "";
-	return arena_printf(
-		arena, "{\"x\":{}%s%s%s}", strstr(with, ",roots,") ? ",\"roots\":{}" : "", sampling, elicitation);
+	return arena_printf(arena, "{\"x\":{}%s%s%s%s}", strstr(with, ",roots,") ? ",\"roots\":{}" : "", sampling,
+		elicitation, strstr(with, ",tasks,") ? ",\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}" : "");
 }
 
 /* Statements about the world. */

@@ -10,12 +10,13 @@
  *                                   `handshake mute` does not answer server/discover,
  *                                   `handshake modern`: there is none, the server speaks 2026-07-28
  *   era modern|auto                 upstream.era
- *   client A [legacy] [principal N] [stdio] [declares roots,sampling,sampling.tools,elicitation,elicitation.url]
+ *   client A [legacy] [principal N] [stdio] [declares roots,sampling,sampling.tools,elicitation,elicitation.url,tasks]
  *   A calls j tools/call NAME [arguments JSON] [progress TOKEN] [answers KEY=ANSWER ...]
  *   A sends j tools/list            a request without a name
  *   A retries j [KEY=ANSWER ...] [round N] [tampered] [as k] [declares ...]
  *   A repeats j [N]                 the N-th request of the job once more, the last one without N
  *   A cancels j | A vanishes
+ *   A polls j | A updates j [KEY=ANSWER ...] | A ends j        the task of j; with `unknown` after j: one that never was
  *   of a legacy client, which is initialized at once: A answers q ANSWER|error | A says JSON | A loses j | A resumes j | A listens | A leaves |
  *   A sleeps | A wakes | A ends     connections break, and are opened again; the GET stream; not reading; DELETE
  *   server asks q elicitation|url|form|sampling|tools|roots in j [stream] [token T] [schema JSON]
@@ -28,6 +29,8 @@
  *   server progresses j N | server says A JSON | server crashes A
  *   advance 10s | shutdown | restart
  *   expect A j complete | expect A j asked KEY=KIND ... | expect A j error CODE [REASON] | expect A j nothing
+ *   expect A j task [new] working|input_required [KEY=KIND ...]|completed|failed [REASON]|cancelled
+ *   expect A j acknowledged         an update, or the end of a task
  *   expect A listens N              so many subscriptions that a modern server knows of
  *   expect A progress N | expect server j called|waiting|cancelled | expect server q cancel|ANSWER|error CODE|nothing
  *   expect log EVENT | expect silence EVENT | expect parked|sessions|calls|exchanges N

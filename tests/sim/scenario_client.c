@@ -175,6 +175,31 @@ static void play_repeat(struct scenario *scenario, struct actor *actor, char **w
 	send(scenario, job, ask);
 }
 
+/* A polls j | A updates j KEY=ANSWER … | A ends j, of the task of j, or of one that never was with `unknown`. */
+static void play_task(struct scenario *scenario, struct actor *actor, const char *method, char **words)
+{
+	struct labelled_job *job = find_labelled_job(scenario, words[0]);
+	if (!job || !job->job->task.ptr) {
+		scenario_fail(scenario, "%s is no task", words[0] ? words[0] : "nothing");
+		return;
+	}
+	struct ask *ask = ask_new(party_of(scenario, actor), job->job, actor->caps);
+	ask->task_method = method;
+	ask->task = job->job->task;
+	ask->must_fail = actor->principal != job->job->principal;
+	words++;
+	if (word_is(words, "unknown")) {
+		ask->task = span_of("00112233445566778899aabbccddeeff");
+		ask->must_fail = true;
+		words++;
+	}
+	if (strcmp(method, "tasks/update") == 0)
+		words = take_answers(scenario, ask, words);
+	if (*words)
+		scenario_fail(scenario, "not understood: %s", *words);
+	send(scenario, job, ask);
+}
+
 static void play_cancel(struct scenario *scenario, char **words)
 {
 	struct labelled_job *job = find_labelled_job(scenario, words[0]);
@@ -198,6 +223,12 @@ void play_actor(struct scenario *scenario, struct actor *actor, char **words)
 		play_retry(scenario, actor, words + 1);
 	else if (word_is(words, "repeats"))
 		play_repeat(scenario, actor, words + 1);
+	else if (word_is(words, "polls"))
+		play_task(scenario, actor, "tasks/get", words + 1);
+	else if (word_is(words, "updates"))
+		play_task(scenario, actor, "tasks/update", words + 1);
+	else if (word_is(words, "ends"))
+		play_task(scenario, actor, "tasks/cancel", words + 1);
 	else if (word_is(words, "cancels"))
 		play_cancel(scenario, words + 1);
 	else if (word_is(words, "vanishes") && actor->party)

@@ -33,6 +33,13 @@ static void expect_error(struct scenario *scenario, const struct ask *ask, char 
 		fail_response(scenario, ask, words[1]);
 }
 
+static void expect_reason(struct scenario *scenario, const struct ask *ask, struct span error, const char *reason)
+{
+	struct span value = get(get(error, "data"), "reason");
+	if (!value.ptr || !json_string_is(value, reason))
+		fail_response(scenario, ask, reason);
+}
+
 /* expect A j asked KEY=KIND …: these questions and no other. */
 static void expect_asked(struct scenario *scenario, const struct ask *ask, char **words)
 {
@@ -78,7 +85,26 @@ static void expect_response(struct scenario *scenario, struct actor *actor, stru
 		scenario_fail(scenario, "%s has no response for %s", job->label, actor->name);
 		return;
 	}
-	struct span type = get(get_response(ask, "result"), "resultType");
+	struct span result = get_response(ask, "result"), type = get(result, "resultType");
+	struct span status = get(result, "status");
+	if (word_is(words, "task") && words[1]) {
+		/* What is polled, or handed out where `new` stands before it. */
+		bool is_new = word_is(words + 1, "new");
+		words += is_new ? 2 : 1;
+		if (!type.ptr || !json_string_is(type, is_new ? "task" : "complete") || !status.ptr || !words[0] ||
+			!json_string_is(status, words[0]))
+			fail_response(scenario, ask, words[0] ? words[0] : "a task");
+		else if (word_is(words, "input_required") && words[1])
+			expect_asked(scenario, ask, words + 1);
+		else if (word_is(words, "failed") && words[1])
+			expect_reason(scenario, ask, get(result, "error"), words[1]);
+		return;
+	}
+	if (word_is(words, "acknowledged")) {
+		if (!type.ptr || status.ptr)
+			fail_response(scenario, ask, "an acknowledgement");
+		return;
+	}
 	if (word_is(words, "complete")) {
 		bool good = actor->dialog ? get_response(ask, "result").ptr && !type.ptr
 					  : type.ptr && json_string_is(type, "complete");

@@ -29,6 +29,7 @@ static bool set_number(struct policy *policy, const char *key, const char *word)
 		{"upstream.overlap", NUMBER_MS, &policy->upstream.overlap_ms},
 		{"rule.park", NUMBER_MS, &policy->defaults.park_ms},
 		{"rule.call", NUMBER_MS, &policy->defaults.call_ms},
+		{"rule.task_after", NUMBER_MS, &policy->defaults.task_after_ms},
 		{"rule.rounds", NUMBER_UNSIGNED, &policy->defaults.rounds},
 		{"limits.exchanges", NUMBER_UNSIGNED, &policy->limits.exchanges},
 		{"limits.waiting", NUMBER_UNSIGNED, &policy->limits.waiting},
@@ -48,6 +49,7 @@ static bool set_number(struct policy *policy, const char *key, const char *word)
 			*(int64_t *)keys[i].place = number;
 		else
 			*(unsigned *)keys[i].place = (unsigned)number;
+		policy->tasks = policy->defaults.task_after_ms >= 0;
 		return true;
 	}
 	return false;

@@ -26,6 +26,8 @@ static void tells_kinds_apart(void **unused)
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}", MESSAGE_REQUEST},
 		{"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"m\",\"params\":{}}", MESSAGE_REQUEST},
 		{"{\"jsonrpc\":\"2.0\",\"id\":-99999999999999999999,\"method\":\"m\"}", MESSAGE_REQUEST},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1.0,\"method\":\"m\"}", MESSAGE_REQUEST},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1e2,\"method\":\"m\"}", MESSAGE_REQUEST},
 		{"{\"jsonrpc\":\"2.0\",\"method\":\"m\"}", MESSAGE_NOTIFICATION},
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", MESSAGE_RESPONSE},
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{}}", MESSAGE_RESPONSE},
@@ -55,6 +57,8 @@ static void refuses_what_is_no_message(void **unused)
 		"{\"jsonrpc\":\"2.0\",\"id\":1}",
 		"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"m\"}",
 		"{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"m\"}",
+		"{\"jsonrpc\":\"2.0\",\"id\":1e-2,\"method\":\"m\"}",
+		"{\"jsonrpc\":\"2.0\",\"id\":1e400,\"method\":\"m\"}",
 		"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"m\"}",
 		"{\"jsonrpc\":\"2.0\",\"id\":true,\"method\":\"m\"}",
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}",
@@ -119,6 +123,12 @@ static void writes_responses(void **unused)
 	buf_free(&out);
 	out = message_response(SPAN("\"i\""), SPAN("\"result\":{}"));
 	assert_true(span_is(buf_span(&out), "{\"jsonrpc\":\"2.0\",\"id\":\"i\",\"result\":{}}"));
+	buf_free(&out);
+	struct buf body = {0};
+	buf_add_text(&body, "\"result\":{}");
+	out = message_response_around(SPAN("\"i\""), &body);
+	assert_true(span_is(buf_span(&out), "{\"jsonrpc\":\"2.0\",\"id\":\"i\",\"result\":{}}"));
+	assert_null(body.data);
 	buf_free(&out);
 }
 

@@ -126,6 +126,7 @@ static void names_are_safe_to_show(void **state)
 	assert_string_equal(row_of(&metrics, POLICY_TOOL, "x\xed\xa0\x80y")->name, "x???y");
 	assert_string_equal(
 		row_of(&metrics, POLICY_TOOL, "\xed\x95\x9c")->name, "\xed\x95\x9c"); /* a Korean syllable */
+	assert_string_equal(row_of(&metrics, POLICY_RESOURCE, "a\nb\xed\xa0\x80y")->name, "a_b___y");
 	assert_string_equal(row_of(&metrics, POLICY_TOOL, "what?")->name, "what?");
 	assert_string_equal(row_of(&metrics, POLICY_RESOURCE, "db://x?token=secret")->name, "db://x?\u2026");
 	assert_string_equal(row_of(&metrics, POLICY_RESOURCE, "db://x#secret")->name, "db://x#\u2026");

@@ -436,7 +436,8 @@ static void describes_every_key_in_the_manual(void **unused)
 	static const char *const known[] = {
 		".Ss Top level\n.Bl -tag -width Ds\n.It Cm principal : Ar authorization, header:NAME or none\n",
 		".It Cm http_status_for_missing_capability : Ar 200 or 400\nThe HTTP status of error -32021",
-		".It Cm parked : Ar number\nCalls that wait for their clients, in all.\nThe default is\n.Cm 10000 .\n",
+		".It Cm parked : Ar number\nCalls that wait for their clients, in all, tasks (task_after) among "
+		"them.\nThe default is\n.Cm 10000 .\n",
 		".It Cm message : Ar size\n",
 		".It Cm gather : Ar duration\n",
 		".It Cm era : Ar legacy modern auto\n",

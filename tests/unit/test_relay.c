@@ -1,6 +1,7 @@
 /* What happens to the session of a legacy client over HTTP and on a pipe when its server or its connections misbehave. */
 #include "proxy/message.h"
 #include "proxy/proxy.h"
+#include "proxy/view.h"
 
 #include <setjmp.h>
 #include <sodium.h>
@@ -18,8 +19,9 @@ struct party {
 	const char *last;  /* Last-Event-ID as a header, or NULL */
 	char given[64];	   /* Mcp-Session-Id as the response says it */
 	int status;
-	bool breaks;  /* the connection is found to be broken when something is sent */
-	bool is_full; /* it does not read what it is sent */
+	char text[1000]; /* the newest message */
+	bool breaks;	 /* the connection is found to be broken when something is sent */
+	bool is_full;	 /* it does not read what it is sent */
 };
 
 static struct {
@@ -27,7 +29,9 @@ static struct {
 	struct proxy *proxy;
 	struct session *session; /* the newest */
 	uint64_t request;	 /* the newest */
+	char text[1000];	 /* the newest message to the server */
 	bool established;
+	bool is_full; /* the server takes nothing */
 	uint8_t random;
 } world;
 
@@ -63,8 +67,13 @@ static struct upstream *on_open(void *ctx, struct session *session, struct error
 static int on_send(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message)
 {
 	(void)upstream;
+	if (world.is_full) {
+		buf_free(message);
+		return ERROR_LIMIT;
+	}
 	if (kind == UPSTREAM_REQUEST)
 		world.request = request_id;
+	snprintf(world.text, sizeof(world.text), "%.*s", (int)message->len, message->data);
 	buf_free(message);
 	return 0;
 }
@@ -98,11 +107,17 @@ static void take_head(struct party *party, int status)
 	party->status = party->status ? party->status : status;
 }
 
+static void take_text(struct party *party, struct buf *message)
+{
+	snprintf(party->text, sizeof(party->text), "%.*s", (int)message->len, message->data);
+	buf_free(message);
+}
+
 static bool on_send_down(struct client *client, struct buf *message)
 {
 	struct party *party = (struct party *)client;
 	take_head(party, 200);
-	buf_free(message);
+	take_text(party, message);
 	if (party->breaks)
 		client_gone(world.proxy, client);
 	return !party->is_full;
@@ -116,7 +131,7 @@ static void on_notify(struct client *client, struct buf *message)
 static void on_respond(struct client *client, int http_status, struct buf *message)
 {
 	take_head((struct party *)client, http_status);
-	buf_free(message);
+	take_text((struct party *)client, message);
 }
 
 static void on_finish(struct client *client)
@@ -381,6 +396,192 @@ static void test_client_that_does_not_read(void **state)
 	client_gone(world.proxy, &first.client);
 }
 
+/* A server in JavaScript reads a number as a double and writes it as short as can be. Its answer finds the request, and has the
+ * id that the client knows. */
+static void test_server_spells_ids_anew(void **state)
+{
+	static const struct {
+		const char *asked, *answered;
+	} ids[] = {
+		{"1e2", "100"},
+		{"1.0", "1"},
+		{"9007199254740993", "9007199254740992"},
+		{"12345678901234567890123", "1.2345678901234568e+22"},
+		{"\"\\u00e9\"", "\"\xc3\xa9\""},
+	};
+	char text[200];
+	struct party first = {0};
+	(void)state;
+	tell(&first, &http_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+		struct party party = {0};
+		snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"tools/list\"}", ids[i].asked);
+		tell(&party, &http_ops, first.given, text);
+		assert_string_equal(world.text, text);
+		snprintf(text, sizeof(text), "{\"result\" : { },\"id\":%s,\"jsonrpc\":\"2.0\"}", ids[i].answered);
+		say(text);
+		assert_int_equal(party.status, 200);
+		snprintf(text, sizeof(text), "{\"result\" : { },\"id\":%s,\"jsonrpc\":\"2.0\"}", ids[i].asked);
+		assert_string_equal(party.text, text);
+	}
+}
+
+static int listen_from(struct party *party, const char *names, const char *last)
+{
+	*party = (struct party){.names = names, .last = last};
+	client_init(&party->client, &http_ops);
+	return proxy_listen(world.proxy, &party->client);
+}
+
+/* Who asks for the rest of a stream gets that, or hears that there is none: never another stream (2025-11-25 basic/transports
+ * "Resumability and Redelivery"). */
+static void test_event_ids_that_name_nothing(void **state)
+{
+	static const char *const bad[] = {"2-2", "3-1", "x", "-", "2-", "-1", "2", "2-1x", "2 -1", " 2-1", "+2-1",
+		"2-+1", "2--1", "2-1-1", "2-18446744073709551617", "18446744073709551618-1", "0-2"};
+	char names[64];
+	struct party reader, party;
+	(void)state;
+	abandon_call(names, sizeof(names));
+	assert_int_equal(listen_from(&reader, names, NULL), 200);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(listen_from(&party, names, bad[i]), 400);
+		assert_null(party.client.reads);
+		assert_non_null(reader.client.reads);
+	}
+	struct party again;
+	assert_int_equal(listen_from(&again, names, "2-1"), 200);
+	world.request = 0;
+	say(LOG);
+	assert_string_equal(reader.text, LOG);
+	/* An empty id says that there is none. */
+	assert_int_equal(listen_from(&party, names, ""), 200);
+	assert_null(reader.client.reads);
+	client_gone(world.proxy, &party.client);
+	client_gone(world.proxy, &again.client);
+}
+
+/* When all that was kept of a stream is forgotten, the client must hear of it. */
+static void test_event_ids_that_are_forgotten(void **state)
+{
+	char names[64];
+	struct party party, reader;
+	(void)state;
+	abandon_call(names, sizeof(names));
+	say("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+	assert_int_equal(listen_from(&party, names, "2-1"), 200);
+	assert_string_equal(party.text, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+	struct buf large = {0};
+	buf_add_text(&large, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"");
+	while (large.len < 1 << 20) /* limits.replay */
+		buf_add_text(&large, "0123456789abcdef");
+	buf_add_text(&large, "\"}}");
+	world.request = 0;
+	session_on_message(world.session, buf_span(&large), 0);
+	buf_free(&large);
+	assert_int_equal(listen_from(&reader, names, "2-1"), 400);
+	assert_int_equal(listen_from(&reader, names, "2-2"), 400);
+}
+
+#define MODERN                                                                                                         \
+	"\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}"
+
+/* Both eras on one pipe: what the legacy server says stays in its session. */
+static void test_stray_messages_do_not_cross(void **state)
+{
+	struct party pipe = {0};
+	struct session *passed;
+	(void)state;
+	tell(&pipe, &pipe_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	passed = world.session;
+	tell(&pipe, &pipe_ops, NULL,
+		"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"t\",\"_meta\":{" MODERN
+		",\"progressToken\":9}}}");
+	assert_true(world.session != passed);
+	pipe.text[0] = '\0';
+	world.session = passed;
+	say("{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}");
+	say("{\"jsonrpc\":\"2.0\",\"id\":7.0,\"error\":{\"code\":1,\"message\":\"no\"}}");
+	say("{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":{}}"); /* it may be on its way */
+	say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+	    "progress\",\"params\":{\"progressToken\":9,\"progress\":1}}");
+	assert_string_equal(pipe.text, "");
+	/* The server could not read a message: which, the client must find out. */
+	static const char unread[] = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"no\"}}";
+	say(unread);
+	assert_string_equal(pipe.text, unread);
+	client_gone(world.proxy, &pipe.client);
+}
+
+/* The answer to a request that was cancelled is of no use, kept events or not. */
+static void test_answer_to_a_cancelled_request(void **state)
+{
+	char names[64];
+	struct party party, back = {0};
+	(void)state;
+	abandon_call(names, sizeof(names));
+	tell(&back, &http_ops, names,
+		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}");
+	struct party second = {0};
+	tell(&second, &http_ops, names, CALL);
+	say("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"of\":2}}");
+	assert_string_equal(second.text, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"of\":2}}");
+	assert_int_equal(listen_from(&party, names, "2-1"), 200);
+	assert_string_equal(party.text, "");
+	client_gone(world.proxy, &party.client);
+}
+
+/* What the server did not take was not accepted (202). */
+static void test_server_that_does_not_read(void **state)
+{
+	static const char *const texts[] = {INITIALIZED, CALL, "{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"result\":{}}"};
+	struct party first = {0}, pipe = {0};
+	(void)state;
+	tell(&first, &http_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	world.is_full = true;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct party party = {.names = first.given};
+		client_init(&party.client, &http_ops);
+		enum received received = proxy_receive(world.proxy, &party.client, span_of(texts[i]), NULL);
+		assert_int_equal(received == RECEIVED_NOTIFICATION, false);
+		assert_int_equal(party.status, 503);
+	}
+	/* On a pipe a notification has no response. */
+	world.is_full = false;
+	tell(&pipe, &pipe_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	pipe.text[0] = '\0';
+	world.is_full = true;
+	tell(&pipe, &pipe_ops, NULL, INITIALIZED);
+	assert_string_equal(pipe.text, "");
+	client_gone(world.proxy, &pipe.client);
+}
+
+static void see_session(void *ctx, const struct view_session *session)
+{
+	*(struct view_session *)ctx = *session;
+}
+
+/* The status page shows the revision that the two have agreed on, and what runs. */
+static void test_status_page(void **state)
+{
+	struct party first = {0}, party = {0};
+	struct view_session seen;
+	(void)state;
+	tell(&first, &http_ops, NULL, INITIALIZE);
+	view_sessions(world.proxy, 1, see_session, &seen);
+	assert_string_equal(seen.version, "");
+	say(WELCOME);
+	tell(&party, &http_ops, first.given, CALL);
+	view_sessions(world.proxy, 1, see_session, &seen);
+	assert_string_equal(seen.version, "2025-06-18");
+	assert_int_equal(seen.calls, 1);
+	client_gone(world.proxy, &party.client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -394,6 +595,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_notification_keeps_the_session, begin, end),
 		cmocka_unit_test_setup_teardown(test_client_that_waits_holds_the_session, begin, end),
 		cmocka_unit_test_setup_teardown(test_client_that_does_not_read, begin, end),
+		cmocka_unit_test_setup_teardown(test_server_spells_ids_anew, begin, end),
+		cmocka_unit_test_setup_teardown(test_event_ids_that_name_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(test_event_ids_that_are_forgotten, begin, end),
+		cmocka_unit_test_setup_teardown(test_stray_messages_do_not_cross, begin, end),
+		cmocka_unit_test_setup_teardown(test_answer_to_a_cancelled_request, begin, end),
+		cmocka_unit_test_setup_teardown(test_server_that_does_not_read, begin, end),
+		cmocka_unit_test_setup_teardown(test_status_page, begin, end),
 	};
 	if (sodium_init() < 0)
 		return 1;

@@ -317,9 +317,9 @@ static void refuses_faulty_key_files(void **unused)
 		struct span text;
 		const char *message;
 	} files[] = {
-		{SPAN(""), "keys:1: no key in this file"},
-		{{NULL, 0}, "keys:1: no key in this file"},
-		{SPAN("# one\n\n"), "keys:2: no key in this file"},
+		{SPAN(""), "keys:1: no key in this file (mcp-valet keygen makes one)"},
+		{{NULL, 0}, "keys:1: no key in this file (mcp-valet keygen makes one)"},
+		{SPAN("# one\n\n"), "keys:2: no key in this file (mcp-valet keygen makes one)"},
 		{SPAN(KEY_A "v1"), "keys:2: " FORM},
 		{SPAN("v2 " ID_A " " SECRET_A), "keys:1: " FORM},
 		{SPAN("\n\nv1 " ID_A "\n"), "keys:3: " FORM},

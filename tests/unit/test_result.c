@@ -173,12 +173,17 @@ static void answers_discover(void **unused)
 			     "\"experimental\":{\"e\":{}}},\"serverInfo\":" INFO ",\"instructions\":\"do \\u0041\"}"),
 			&error),
 		0);
-	result_discover(&out, &own, &policy->defaults);
+	result_discover(&out, &own, &policy->defaults, false);
 	buf_add(&out, "", 1);
 	assert_string_equal(out.data,
 		"\"result\":{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{\"listChanged\":true},"
 		"\"resources\":{\"subscribe\":true},\"logging\":{},\"experimental\":{\"e\":{}}},\"instructions\":\"do "
 		"\\u0041\",\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\"," SERVER_META "}");
+	buf_free(&out);
+	result_discover(&out, &own, &policy->defaults, true);
+	buf_add(&out, "", 1);
+	assert_non_null(strstr(
+		out.data, ",\"experimental\":{\"e\":{}},\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}},"));
 	buf_free(&out);
 	server_identity_free(&own);
 	policy_unref(policy);

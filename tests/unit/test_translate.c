@@ -33,6 +33,8 @@ static void translates_requests(void **unused)
 			"\"x\","
 			"\"_meta\":{" META "}}",
 			"{\"name\":\"t\"}"},
+		{"\"tools/call\"", "{\"name\":\"t\",\"task\":{\"ttl\":1},\"arguments\":{\"task\":1}}",
+			"{\"name\":\"t\",\"arguments\":{\"task\":1}}"},
 		{"\"tools/list\"", "{\"cursor\":\"\",\"_meta\":{" META "}}", "{\"cursor\":\"\"}"},
 		{"\"tools/list\"", "{\"_meta\":{" META "}}", "{}"},
 		{"\"resources/read\"", "{ \"uri\" : \"a:b\" , \"_meta\" : { " META " } }", "{\"uri\":\"a:b\"}"},

@@ -7,10 +7,11 @@
 // --only and --list write no RESULTS.md; --json keeps every record, and reads it to go on where a sweep was cut off. At most two
 // servers run at a time. The exit code is 1 when a server did worse behind mcp-valet than directly.
 //
-// An entry of servers.json: name, version; args ("{work}" is the temporary folder); bin, where the package has several commands;
+// An entry of servers.json: name, version; args ("{work}" is the temporary folder); bin, where the package has several commands,
+// or file, the program's path in a package that has none; files, what lies in its HOME at the start, by name;
 // note, what a difference comes from; asks, calls that ask: tool, arguments, and how long the server needs before the first (settle, ms).
 import { spawn } from 'node:child_process';
-import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -25,7 +26,7 @@ const program = resolve(process.env.MCP_VALET ?? join(here, '../../build/mcp-val
 const nobody = 65534;
 const asRoot = process.getuid() === 0;
 const unprivileged = asRoot ? ['setpriv', `--reuid=${nobody}`, `--regid=${nobody}`, '--clear-groups', '--no-new-privs'] : [];
-const installSeconds = 100;
+const installSeconds = 180;
 const serverSeconds = 150;
 
 // Runs to its end or to its time limit; true when it ended well.
@@ -38,13 +39,22 @@ function run(command, { seconds, ...more }) {
   });
 }
 
+// There are servers that leave a daemon behind: whoever still has this HOME is ended.
+function endAll(home) {
+  for (const pid of readdirSync('/proc').filter(name => /^\d+$/.test(name))) {
+    try {
+      if (readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(`HOME=${home}`)) process.kill(Number(pid), 'SIGKILL');
+    } catch { /* gone already, or another user's */ }
+  }
+}
+
 const packageOf = path => JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'));
 
 function startOf(dir, server) {
   const at = join(dir, 'node_modules', server.name);
   const { bin, name } = packageOf(at);
   const bins = typeof bin === 'string' ? { [name]: bin } : bin ?? {};
-  const file = bins[server.bin] ?? bins[name.split('/').pop()] ?? Object.values(bins).find(one => /mcp|server/.test(one)) ?? Object.values(bins)[0];
+  const file = server.file ?? bins[server.bin] ?? bins[name.split('/').pop()] ?? Object.values(bins).find(one => /mcp|server/.test(one)) ?? Object.values(bins)[0];
   if (!file) throw new Error('no command in the package');
   const path = join(at, file);
   const script = /\.[cm]?js$/.test(path) || readFileSync(path).subarray(0, 80).toString('latin1').includes('node');
@@ -64,6 +74,7 @@ async function sweep(server) {
   const dir = mkdtempSync(join(work, 'server-'));
   const home = join(dir, 'home');
   mkdirSync(home);
+  for (const [name, text] of Object.entries(server.files ?? {})) writeFileSync(join(home, name), text);
   if (asRoot) for (const path of [dir, home]) chownSync(path, nobody, nobody);
   const env = { PATH: process.env.PATH, HOME: home, LANG: 'C.UTF-8', NODE_ENV: 'production',
     ...(process.env.NODE_EXTRA_CA_CERTS && { NODE_EXTRA_CA_CERTS: process.env.NODE_EXTRA_CA_CERTS }) };
@@ -91,6 +102,7 @@ async function sweep(server) {
   } catch (error) {
     return { ...record, skipped: error.message };
   } finally {
+    endAll(home);
     await rm(dir, { recursive: true, force: true, maxRetries: 3 });
   }
 }
@@ -98,14 +110,14 @@ async function sweep(server) {
 mkdirSync(work, { recursive: true });
 const all = JSON.parse(readFileSync(options.list ?? join(here, 'servers.json'), 'utf8'));
 const records = options.json && existsSync(options.json) ? JSON.parse(readFileSync(options.json, 'utf8')) : [];
-const keyOf = ({ name, version }) => `${name}@${version}`;
+const keyOf = ({ name, version, args }) => JSON.stringify([name, version, args]);
 const done = new Set(records.map(keyOf));
 const queue = all.filter(server => !done.has(keyOf(server)) && (!options.only || server.name === options.only));
-const limit = () => new Promise(resolve => setTimeout(() => resolve(null), (installSeconds + serverSeconds) * 1000).unref());
+const limit = ({ asks = [] }) => new Promise(resolve => setTimeout(() => resolve(null), (installSeconds + serverSeconds * (1 + asks.length)) * 1000).unref());
 
 await Promise.all(Array.from({ length: Math.min(Number(options.jobs), 2) }, async () => {
   for (let server; (server = queue.shift());) {
-    const record = await Promise.race([sweep(server), limit()]) ?? { ...server, skipped: 'took too long' };
+    const record = await Promise.race([sweep(server), limit(server)]) ?? { ...server, skipped: 'took too long' };
     records.push(record);
     console.log(server.name, record.skipped ?? Object.values(record.valet.steps).filter(text => text.startsWith('failed')).join('; ') ?? 'ok');
     if (options.json) writeFileSync(options.json, JSON.stringify(records));
