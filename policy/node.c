@@ -136,11 +136,13 @@ static void read_pair(struct reader *reader, struct node *map, const yaml_event_
 		value = read_node(reader, &event, depth + 1);
 		yaml_event_delete(&event);
 	}
-	if (!key || !value || !append(map, key, value)) {
-		node_free(key);
-		node_free(value);
-		reader->failed = true;
-	}
+	if (key && value && append(map, key, value))
+		return;
+	if (key && value)
+		fault(reader, key_event->start_mark, "out of memory");
+	node_free(key);
+	node_free(value);
+	reader->failed = true;
 }
 
 static struct node *read_map(struct reader *reader, const yaml_event_t *start, unsigned depth)

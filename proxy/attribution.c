@@ -42,8 +42,7 @@ static unsigned count_waiting_suspects(
 
 static enum attribution attribute_by_stream(const struct server_request *request, struct call **call)
 {
-	const struct proxy *proxy = request->session->proxy;
-	HASH_FIND(by_upstream, request->session->requests, &request->stream, sizeof(request->stream), *call);
+	*call = session_find_call(request->session, request->stream);
 	if (!*call || !(*call)->method->may_ask)
 		return ATTRIBUTION_NONE;
 	return (*call)->state == CALL_ENDING ? ATTRIBUTION_HOPELESS : ATTRIBUTED;

@@ -312,14 +312,26 @@ void call_set_state(struct call *call, enum call_state state)
 	timer_set(&call->proxy->timers, &call->timer, deadline_of(call, now), call_on_timer, call);
 }
 
+void call_enter(struct call *call)
+{
+	struct proxy *proxy = call->proxy;
+	HASH_ADD(by_upstream, call->session->requests, upstream_id, sizeof(call->upstream_id), call);
+	call->sent = call->by_upstream.tbl != NULL;
+}
+
+void call_leave(struct call *call)
+{
+	if (call->sent)
+		HASH_DELETE(by_upstream, call->session->requests, call);
+	call->sent = false;
+}
+
 /* Leaves the session for good. */
 static void call_settle(struct call *call)
 {
 	struct session *session = call->session;
 	struct proxy *proxy = call->proxy;
-	if (call->sent)
-		HASH_DELETE(by_upstream, session->requests, call);
-	call->sent = false;
+	call_leave(call);
 	if (session->upstream && call->upstream_id)
 		proxy->upstream->forget(session->upstream, call->upstream_id);
 	client_task_settle(call);
@@ -475,17 +487,14 @@ void call_send(struct call *call)
 	task_prepare(call);
 	call->progress_id = call->upstream_id;
 	logging_prepare(session, call);
-	HASH_ADD(by_upstream, session->requests, upstream_id, sizeof(call->upstream_id), call);
-	call->sent = call->by_upstream.tbl != NULL;
+	call_enter(call);
 	call_set_state(call, CALL_RUNNING);
 	call_log(call, LOG_DEBUG, "call-sent", "upstream id %llu", (unsigned long long)call->upstream_id);
 	int status =
 		call->sent ? session_send(session, UPSTREAM_REQUEST, call->upstream_id, &call->request) : ERROR_MEMORY;
 	buf_free(&call->request);
-	if (status && call->sent && call->state == CALL_RUNNING) {
-		HASH_DELETE(by_upstream, session->requests, call);
-		call->sent = false;
-	}
+	if (status && call->state == CALL_RUNNING)
+		call_leave(call);
 	if (status && call->state == CALL_RUNNING)
 		call_fail(call, CALL_END_REFUSED, "busy", RPC_INTERNAL_ERROR,
 			status == ERROR_LIMIT ? "The server does not read fast enough; nothing was sent"

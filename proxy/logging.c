@@ -44,13 +44,9 @@ void logging_prepare(struct session *session, const struct call *call)
 /* The one request that the message can belong to: that of its stream, or the only one that runs. */
 static struct call *find_source(struct session *session, uint64_t stream)
 {
-	struct proxy *proxy = session->proxy;
-	struct call *call = NULL;
-	if (stream) {
-		HASH_FIND(by_upstream, session->requests, &stream, sizeof(stream), call);
-		return call;
-	}
-	call = TAILQ_FIRST(&session->running);
+	if (stream)
+		return session_find_call(session, stream);
+	struct call *call = TAILQ_FIRST(&session->running);
 	return call && !TAILQ_NEXT(call, link) && TAILQ_EMPTY(&session->ending) ? call : NULL;
 }
 

@@ -46,8 +46,7 @@ void call_require_urls(struct call *call, struct span error)
 {
 	struct proxy *proxy = call->proxy;
 	struct session *session = call->session;
-	HASH_DELETE(by_upstream, session->requests, call);
-	call->sent = false;
+	call_leave(call);
 	proxy->upstream->forget(session->upstream, call->upstream_id);
 	call_drop_inputs(call, true);
 	if (call->rule->asks_never || call->rule->action[POLICY_ELICITATION] != POLICY_FORWARD) {

@@ -224,8 +224,6 @@ void session_fail(struct session *session, int http_status, const char *why)
 
 void session_on_request_failed(struct session *session, uint64_t request_id, int http_status, const char *why)
 {
-	struct proxy *proxy = session->proxy;
-	struct call *call = NULL;
 	if (session->state == SESSION_DEAD)
 		return;
 	if (session->ops) {
@@ -236,7 +234,7 @@ void session_on_request_failed(struct session *session, uint64_t request_id, int
 		session_fail(session, http_status, why);
 		return;
 	}
-	HASH_FIND(by_upstream, session->requests, &request_id, sizeof(request_id), call);
+	struct call *call = session_find_call(session, request_id);
 	if (call)
 		call_on_session_lost(call, http_status, why);
 	else if (request_id == session->mirrors.list_id)

@@ -103,6 +103,8 @@ void session_settle(struct session *session);
 void session_on_pong(struct session *session, uint64_t id);
 /* Sends one message upstream. 0, ERROR_LIMIT, ERROR_LOST or ERROR_MEMORY. */
 int session_send(struct session *session, enum upstream_kind kind, uint64_t request_id, struct buf *message) MUST_CHECK;
+/* The call whose request has this id upstream and is not answered, or NULL. */
+struct call *session_find_call(const struct session *session, uint64_t id);
 /* Sends notifications/cancelled for a request of ours. */
 void session_cancel_request(struct session *session, uint64_t request_id, const char *reason);
 /* Takes no new calls any more. */

@@ -35,9 +35,9 @@ static void on_ping(struct session *session, struct span id)
 		session_log(session, LOG_DEBUG, "pong-failed", "the answer to a ping could not be sent");
 }
 
-static struct call *find_call(struct session *session, uint64_t id)
+struct call *session_find_call(const struct session *session, uint64_t id)
 {
-	struct proxy *proxy = session->proxy;
+	const struct proxy *proxy = session->proxy;
 	struct call *call = NULL;
 	HASH_FIND(by_upstream, session->requests, &id, sizeof(id), call);
 	return call;
@@ -46,7 +46,7 @@ static struct call *find_call(struct session *session, uint64_t id)
 /* A call that became a task keeps the progress token of its first request. */
 static struct call *find_by_progress(struct session *session, uint64_t id)
 {
-	struct call *call = find_call(session, id);
+	struct call *call = session_find_call(session, id);
 	if (call)
 		return call;
 	TAILQ_FOREACH (call, &session->running, link)
@@ -65,7 +65,7 @@ static void on_response(struct session *session, const struct message *message)
 		session_log(session, LOG_WARNING, "bad-message", "the server answered an id that was never used");
 		return;
 	}
-	struct call *call = find_call(session, (uint64_t)id);
+	struct call *call = session_find_call(session, (uint64_t)id);
 	if (call)
 		call_on_answer(call, message->result, message->error, &message->index);
 	else if ((uint64_t)id == session->initialize_id && session->state == SESSION_OPENING)

@@ -59,11 +59,10 @@ static void send_again(struct call *call, struct buf *message, uint64_t id)
 {
 	struct session *session = call->session;
 	struct proxy *proxy = call->proxy;
-	HASH_DELETE(by_upstream, session->requests, call);
+	call_leave(call);
 	proxy->upstream->forget(session->upstream, call->upstream_id);
 	call->upstream_id = id;
-	HASH_ADD(by_upstream, session->requests, upstream_id, sizeof(call->upstream_id), call);
-	call->sent = call->by_upstream.tbl != NULL;
+	call_enter(call);
 	int status = call->sent ? session_send(session, UPSTREAM_REQUEST, id, message) : ERROR_MEMORY;
 	buf_free(message);
 	if (status)

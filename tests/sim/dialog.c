@@ -141,6 +141,14 @@ bool dialog_is_open(const struct dialog *dialog)
 	return !dialog->over && !lost && !(dialog->pipe && (dialog->pipe->gone || dialog->pipe->finished));
 }
 
+struct ask *dialog_find_ask(const struct dialog *dialog, struct span id)
+{
+	struct ask *ask = dialog->world->ledger->asks;
+	while (ask && !(ask->party->dialog == dialog && id.ptr && span_is(id, ask->id)))
+		ask = ask->next;
+	return ask;
+}
+
 struct parcel *parcel_add(struct world *world, struct parcel **list, struct span text)
 {
 	struct parcel *parcel = arena_alloc(&world->arena, sizeof(*parcel));

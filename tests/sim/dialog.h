@@ -37,6 +37,8 @@ struct dialog {
 struct dialog *dialog_new(struct world *world, unsigned principal, bool over_http, const char *caps);
 /* Whether the core has, or may have, a session for it. */
 bool dialog_is_open(const struct dialog *dialog);
+/* Its newest request with this id, or NULL. */
+struct ask *dialog_find_ask(const struct dialog *dialog, struct span id);
 /* A request for a job, to be filled in and given to ask_send(). */
 struct ask *dialog_ask(struct dialog *dialog, struct job *job);
 /* A notification, or a response. */

@@ -262,26 +262,6 @@ struct waited {
 	unsigned waits;
 };
 
-/* A modern server's round: what it wants to know, or only that the client comes back. */
-static void ask_in_result(struct handler *handler)
-{
-	struct link *link = handler->server->link;
-	struct buf out = {0};
-	handler->waiting = true;
-	handler->state =
-		arena_printf(&link->world->arena, "\"h%llu-%u\"", (unsigned long long)handler->id, handler->at);
-	for (const struct pending *pending = handler->server->pending; pending; pending = pending->next)
-		if (pending->handler == handler)
-			buf_printf(&out, "%s%s:%.*s", out.len ? "," : "", pending->question->id,
-				(int)pending->entry.len, pending->entry.ptr);
-	server_say(link, handler->id,
-		"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"resultType\":\"input_required\",%s%.*s%"
-		"s\"requestState\":%s}}",
-		(unsigned long long)handler->id, out.len ? "\"inputRequests\":{" : "", (int)out.len,
-		out.len ? out.data : "", out.len ? "}," : "", handler->state);
-	buf_free(&out);
-}
-
 void handler_take_meta(struct handler *handler, struct span meta)
 {
 	struct error error;
@@ -293,27 +273,6 @@ void handler_take_meta(struct handler *handler, struct span meta)
 		handler->caps = (struct capabilities){0};
 }
 
-void handler_retry(struct handler *handler, uint64_t id, struct span params)
-{
-	struct server *server = handler->server;
-	struct span answers = get(params, "inputResponses");
-	struct pending *next;
-	handler->id = id;
-	handler->state = NULL;
-	handler_take_meta(handler, get(params, "_meta"));
-	for (struct pending *pending = server->pending; pending; pending = next) {
-		next = pending->next;
-		const char *key = pending->question->id;
-		const char *plain = arena_printf(&server->link->world->arena, "%.*s", (int)strlen(key) - 2, key + 1);
-		if (pending->handler == handler && get(answers, plain).ptr)
-			server_take_pending(server, span_of(key));
-	}
-	if (server_first_pending(server, handler))
-		ask_in_result(handler);
-	else
-		handler_go_on(handler, false);
-}
-
 /* true if the handler goes on at once. */
 static bool await(struct handler *handler, int64_t timeout_ms)
 {
@@ -321,7 +280,7 @@ static bool await(struct handler *handler, int64_t timeout_ms)
 	if (handler->server->modern) {
 		if (!server_first_pending(handler->server, handler) && chance(world, 80))
 			return true;
-		ask_in_result(handler);
+		modern_ask(handler);
 		return false;
 	}
 	if (!server_first_pending(handler->server, handler))

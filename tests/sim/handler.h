@@ -66,7 +66,8 @@ struct server {
 /* server_model.c: a call begins, or is cancelled. */
 void server_start(struct server *server, const struct message *message, uint64_t id);
 void server_cancel(struct server *server, struct span params);
-/* modern_server.c */
+/* modern_server.c: a message; the end of a round, with what the call wants to know, or only that the client comes back. */
+void modern_ask(struct handler *handler);
 void modern_from_proxy(struct server *server, const struct message *message);
 
 struct nature *nature_of(const struct link *link);
@@ -77,8 +78,6 @@ void handler_start(struct handler *handler);
 /* All that it waited for is answered. */
 void handler_go_on(struct handler *handler, bool give_up);
 void handler_cancel(struct handler *handler);
-/* The answers to a modern server's questions. */
-void handler_retry(struct handler *handler, uint64_t id, struct span params);
 /* Takes from a request what each one of a call brings anew. */
 void handler_take_meta(struct handler *handler, struct span meta);
 /* Somebody asks for the result of the task. */

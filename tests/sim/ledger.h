@@ -142,7 +142,7 @@ bool ledger_pass_up(
 /* From the server: a message is about to come, and has come. */
 void ledger_pass_down(struct link *link, const struct message *message, struct span text);
 void ledger_passed_down(struct link *link);
-/* To a legacy client. *ask is that of a response. false: it has had the message before. */
+/* ledger_legacy.c: to a legacy client. *ask is that of a response. false: it has had the message before. */
 bool ledger_to_legacy(struct party *party, int http_status, struct span text, struct ask **ask);
 /* The response of a modern server to a modern client. */
 void ledger_check_through(struct ask *ask, int http_status);

@@ -1,5 +1,5 @@
 /* The ledger for what is passed through: legacy clients to legacy servers (relays), to modern servers (elders), and modern
- * clients to modern servers. A relay changes nothing, so its messages are parcels that are compared as a whole; elsewhere the
+ * clients to modern servers. What comes to legacy clients is in ledger_legacy.c. A relay changes nothing, so its messages are parcels that are compared as a whole; elsewhere the
  * marks say what belongs together, and members are compared as bytes. */
 #include "tests/sim/dialog.h"
 #include "tests/sim/ledger.h"
@@ -41,11 +41,6 @@ static void begin_job(struct link *link, struct sent *sent, struct job *job)
 	job->answered = job->cancelled = job->has_progress = false;
 }
 
-static bool is_closed_dialog(const struct dialog *dialog)
-{
-	return !dialog_is_open(dialog);
-}
-
 /* Up a relay. */
 
 /* Finds the parcel that this is. What came before it has crossed, was not taken, or was answered by the core. */
@@ -82,14 +77,6 @@ static void relay_request(struct link *link, const struct message *message, uint
 		world_fail(world, "%s", error.text);
 }
 
-static struct ask *ask_of_dialog(const struct dialog *dialog, struct span id)
-{
-	struct ask *ask = dialog->world->ledger->asks;
-	while (ask && !(ask->party->dialog == dialog && id.ptr && span_is(id, ask->id)))
-		ask = ask->next;
-	return ask;
-}
-
 static struct sent *sent_of(const struct link *link, struct span id)
 {
 	int64_t number = 0;
@@ -102,7 +89,7 @@ static void relay_notification(struct link *link, const struct message *message,
 	if (json_string_is(message->method, "notifications/initialized")) {
 		link->initialized |= !dropped;
 	} else if (json_string_is(message->method, "notifications/cancelled") && dropped) {
-		struct ask *ask = ask_of_dialog(link->dialog, get(message->params, "requestId"));
+		struct ask *ask = dialog_find_ask(link->dialog, get(message->params, "requestId"));
 		if (ask && ask->is_gone && !ask->response.ptr) { /* it was not said, after all */
 			ask->is_open = true;
 			ask->is_gone = false;
@@ -350,7 +337,7 @@ static void modern_answers(struct link *link, const struct message *message)
 /* A response to nothing must not reach the client: on a pipe a modern request may have its id. */
 static bool is_stray(const struct dialog *dialog, const struct message *message)
 {
-	const struct ask *ask = message->id.ptr ? ask_of_dialog(dialog, message->id) : NULL;
+	const struct ask *ask = message->id.ptr ? dialog_find_ask(dialog, message->id) : NULL;
 	return message->kind == MESSAGE_RESPONSE && message->id.ptr && !(ask && ask->is_open);
 }
 
@@ -366,236 +353,12 @@ void ledger_pass_down(struct link *link, const struct message *message, struct s
 void ledger_passed_down(struct link *link)
 {
 	struct dialog *dialog = link->dialog;
-	if (!dialog || link->modern || dialog->over_http || is_closed_dialog(dialog) || dialog->missed)
+	if (!dialog || link->modern || dialog->over_http || !dialog_is_open(dialog) || dialog->missed)
 		return;
 	for (const struct parcel *parcel = dialog->down; parcel; parcel = parcel->next)
 		if (!parcel->crossed)
 			world_fail(link->world, "invariant 1: d%u did not get %.*s", dialog->number,
 				(int)parcel->text.len, parcel->text.ptr);
-}
-
-/* To a legacy client. */
-
-/* Looks at the number of an event. false: the client has had it. */
-static bool take_event(struct party *party, struct span text, struct parcel **found)
-{
-	struct dialog *dialog = party->dialog;
-	struct world *world = party->world;
-	char *end;
-	uint64_t stream = strtoull(party->client.event_id, &end, 10);
-	uint64_t number = *end == '-' ? strtoull(end + 1, NULL, 10) : 0;
-	uint64_t before = party->event;
-	if (party->last_event_id && !before) {
-		uint64_t of = strtoull(party->last_event_id, &end, 10);
-		before = of == stream && *end == '-' ? strtoull(end + 1, NULL, 10) : 0;
-	}
-	if (number <= before)
-		world_fail(world, "invariant 1: d%u gets event %s after %llu", dialog->number, party->client.event_id,
-			(unsigned long long)before);
-	party->event = number;
-	party->event_id = arena_printf(&world->arena, "%s", party->client.event_id);
-	if (!party->first_event_id)
-		party->first_event_id = party->event_id;
-	for (struct parcel *parcel = dialog->down; parcel; parcel = parcel->next) {
-		if (parcel->event != number)
-			continue;
-		if (parcel->seen || parcel->stream != stream || !span_equal(parcel->text, text))
-			world_fail(world, "invariant 1: d%u gets event %s again, or it has changed", dialog->number,
-				party->client.event_id);
-		parcel->seen = true;
-		return false;
-	}
-	/* The first time: of a relay it is a parcel of the server's, if it is not the core's own. */
-	struct parcel *parcel = *found;
-	if (!parcel) {
-		parcel = parcel_add(world, &dialog->down, text);
-		parcel->crossed = true;
-		*found = NULL;
-	}
-	parcel->stream = stream;
-	parcel->event = number;
-	parcel->seen = true;
-	return true;
-}
-
-static struct parcel *find_down(const struct dialog *dialog, struct span text)
-{
-	struct parcel *parcel = dialog->down;
-	while (parcel && (parcel->crossed || !span_equal(parcel->text, text)))
-		parcel = parcel->next;
-	return parcel;
-}
-
-static void check_legacy_result(const struct ask *ask, struct span result)
-{
-	static const char *const modern[] = {"resultType", "ttlMs", "cacheScope", NULL};
-	struct world *world = ask->world;
-	const struct job *job = ask->job;
-	unsigned mark = mark_of(result, "sim/r", 't');
-	if (strcmp(job->method, "initialize") == 0) {
-		if (!get(result, "protocolVersion").ptr || !get(result, "capabilities").ptr ||
-			!get(result, "serverInfo").ptr)
-			world_fail(world, "invariant 8: initialize lacks a member in its result");
-		return;
-	}
-	if (get(result, "resultType").ptr || get(result, "inputRequests").ptr || get(result, "ttlMs").ptr)
-		world_fail(world, "invariant 8: t%u of a legacy client got a modern result", job->number);
-	if (!mark) {
-		if (get(result, "content").ptr || get(result, "tools").ptr)
-			world_fail(world, "a result for t%u that no server gave", job->number);
-		return;
-	}
-	if (mark != job->number)
-		world_fail(world, "invariant 2: t%u got the result of t%u", job->number, mark);
-	else if (!job->answered || !ledger_same_members(job->result, result, modern, NULL))
-		world_fail(world, "invariant 5: the result of t%u is not the server's", job->number);
-}
-
-static void take_response(
-	struct party *party, const struct message *message, int http_status, bool is_parcel, struct ask **ask)
-{
-	struct world *world = party->world;
-	struct ask *found = ask_of_dialog(party->dialog, message->id);
-	if (!found || !found->is_open) {
-		/* Of a session that is over, even the cancellation may have been refused. */
-		bool refused = (!message->id.ptr || (found && found->is_gone)) && message->error.ptr &&
-			       (is_closed_dialog(party->dialog) || !party->dialog->link);
-		/* Over HTTP a message that the server does not take is refused. */
-		refused |= party->dialog->over_http && !message->id.ptr && message->error.ptr && http_status == 503 &&
-			   world_has_logged(world, "message-not-taken");
-		if (!is_parcel && !refused)
-			world_fail(world, "invariant 1: a response to no open request of d%u: %.*s",
-				party->dialog->number, (int)message->id.len, message->id.ptr ? message->id.ptr : "");
-		return;
-	}
-	*ask = found;
-	found->is_open = false;
-	struct span words = get(message->error, "message");
-	unsigned mark = 0;
-	if (words.ptr && words.len > 5 && memcmp(words.ptr, "\"E:t", 4) == 0)
-		mark = (unsigned)strtoul(words.ptr + 4, NULL, 10);
-	if (mark && mark != found->job->number)
-		world_fail(world, "invariant 2: t%u got the error of t%u", found->job->number, mark);
-	if (message->result.ptr && !is_parcel)
-		check_legacy_result(found, message->result);
-}
-
-/* A modern server's question becomes a request. */
-static void take_question(struct party *party, const struct message *message)
-{
-	static const char *const of_urls[] = {"elicitationId", NULL};
-	struct world *world = party->world;
-	struct dialog *dialog = party->dialog;
-	struct question *question =
-		ledger_marked(world->ledger, mark_of(message->params, "sim/q", 'q'), NULL, QUESTION_OPEN);
-	/* Who comes back for what was missed gets a question that nobody waits for any more, and its cancellation behind it. */
-	bool is_late = question && question->state == QUESTION_ANSWERED && party->last_event_id;
-	if (!question || (question->state != QUESTION_OPEN && !is_late)) {
-		world_fail(world, "invariant 2: a question that no server asks: %.*s", (int)message->params.len,
-			message->params.ptr);
-		return;
-	}
-	const struct capability_need need = {.kind = question->kind, .url = question->url, .tools = question->tools};
-	if (!question->job || question->job->dialog != dialog)
-		world_fail(world, "invariant 2: q%u is asked of d%u", question->number, dialog->number);
-	else if (question->was_asked)
-		world_fail(world, "invariant 1: q%u is asked twice", question->number);
-	else if (question->job->cancelled)
-		world_fail(world, "q%u is asked for a request that was cancelled", question->number);
-	if (!capabilities_cover(&dialog->caps, &need))
-		world_fail(world, "invariant 8: d%u is asked for what it did not declare", dialog->number);
-	if (question->params.ptr && !ledger_same_members(question->params, message->params,
-					    question->url ? of_urls : NULL, question->url ? of_urls : NULL))
-		world_fail(world, "invariant 5: the params of q%u changed on their way", question->number);
-	if (question->url && !get(message->params, "elicitationId").ptr)
-		world_fail(world, "invariant 8: a URL elicitation without an elicitationId");
-	question->was_asked = true;
-	question->down_id = arena_printf(&world->arena, "%.*s", (int)message->id.len, message->id.ptr);
-}
-
-static bool is_question_of(const struct dialog *dialog, struct span id)
-{
-	const struct ledger *ledger = dialog->world->ledger;
-	for (unsigned i = 1; i <= ledger->question_count; i++) {
-		const struct question *question = ledger->questions[i];
-		if (question->down_id && question->job->dialog == dialog && id.ptr && span_is(id, question->down_id))
-			return true;
-	}
-	return false;
-}
-
-static void take_legacy_progress(struct party *party, struct span params)
-{
-	struct world *world = party->world;
-	struct span token = get(params, "progressToken"), value = get(params, "progress"),
-		    words = get(params, "message");
-	for (struct ask *ask = world->ledger->asks; ask && token.ptr; ask = ask->next) {
-		if (ask->party->dialog != party->dialog || !ask->is_open || !ask->progress_token ||
-			!span_is(token, ask->progress_token))
-			continue;
-		double progress = value.ptr ? strtod(value.ptr, NULL) : 0;
-		if (ask->has_progress && progress <= ask->progress)
-			world_fail(world, "invariant 8: progress that does not increase");
-		ask->progress = progress;
-		ask->has_progress = true;
-		if (words.ptr && words.len > 5 && memcmp(words.ptr, "\"P:t", 4) == 0 &&
-			strtoul(words.ptr + 4, NULL, 10) != ask->job->number)
-			world_fail(world, "invariant 2: progress of another call");
-		return;
-	}
-	world_fail(world, "invariant 8: progress for a request that is not open, or asked for none");
-}
-
-static void take_legacy_notification(struct party *party, const struct message *message)
-{
-	struct world *world = party->world;
-	if (json_string_is(message->method, "notifications/progress"))
-		take_legacy_progress(party, message->params);
-	else if (json_string_is(message->method, "notifications/subscriptions/acknowledged"))
-		world_fail(world, "invariant 8: a legacy client is told of a subscription");
-	else if (json_string_is(message->method, "notifications/cancelled") && !party->dialog->missed &&
-		 !world_has_logged(world, "event-dropped") &&
-		 !is_question_of(party->dialog, get(message->params, "requestId")))
-		world_fail(world, "invariant 8: the cancellation of a question that d%u was never asked",
-			party->dialog->number);
-}
-
-bool ledger_to_legacy(struct party *party, int http_status, struct span text, struct ask **ask)
-{
-	struct world *world = party->world;
-	struct dialog *dialog = party->dialog;
-	struct message message;
-	struct json_index index = {0};
-	struct span value;
-	struct error error;
-	if (party->gone || party->finished)
-		world_fail(world, "a message to a client that is gone: %.*s", (int)text.len, text.ptr);
-	if (json_check(text, &value, &index, &error) || message_parse(&message, value, &index, &error)) {
-		world_fail(world, "invariant 8: not a message: %s", error.text);
-		return false;
-	}
-	bool is_relay = dialog->link && !dialog->link->modern;
-	struct parcel *parcel = is_relay ? find_down(dialog, text) : NULL;
-	bool is_new = !party->client.event_id || take_event(party, text, &parcel);
-	if (!is_new)
-		return false;
-	if (parcel)
-		parcel->crossed = true;
-	if (message.kind == MESSAGE_RESPONSE) {
-		take_response(party, &message, http_status, parcel != NULL, ask);
-		if (*ask) {
-			(*ask)->response = value;
-			(*ask)->http_status = http_status;
-		}
-	} else if (is_relay && !parcel) {
-		world_fail(world, "invariant 5: d%u got what the server never said, or said once: %.*s", dialog->number,
-			(int)text.len, text.ptr);
-	} else if (!is_relay && message.kind == MESSAGE_REQUEST) {
-		take_question(party, &message);
-	} else if (!is_relay) {
-		take_legacy_notification(party, &message);
-	}
-	return !world->failed;
 }
 
 /* To a modern client. */
@@ -625,8 +388,7 @@ void ledger_check_through(struct ask *ask, int http_status)
 void ledger_check_dialogs(struct world *world)
 {
 	for (const struct dialog *dialog = world->ledger->dialogs; dialog; dialog = dialog->next)
-		for (const struct parcel *parcel = dialog->up; parcel && !is_closed_dialog(dialog);
-			parcel = parcel->next)
+		for (const struct parcel *parcel = dialog->up; parcel && dialog_is_open(dialog); parcel = parcel->next)
 			if (dialog->link && !dialog->link->modern && !parcel->crossed && !parcel->dropped &&
 				!(parcel->ask && !parcel->ask->is_open))
 				world_fail(world, "invariant 1: the server did not get %.*s", (int)parcel->text.len,

@@ -74,6 +74,46 @@ static void on_listen(struct server *server, uint64_t id)
 
 /* Calls. */
 
+void modern_ask(struct handler *handler)
+{
+	struct link *link = handler->server->link;
+	struct buf out = {0};
+	handler->waiting = true;
+	handler->state =
+		arena_printf(&link->world->arena, "\"h%llu-%u\"", (unsigned long long)handler->id, handler->at);
+	for (const struct pending *pending = handler->server->pending; pending; pending = pending->next)
+		if (pending->handler == handler)
+			buf_printf(&out, "%s%s:%.*s", out.len ? "," : "", pending->question->id,
+				(int)pending->entry.len, pending->entry.ptr);
+	server_say(link, handler->id,
+		"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"result\":{\"resultType\":\"input_required\",%s%.*s%"
+		"s\"requestState\":%s}}",
+		(unsigned long long)handler->id, out.len ? "\"inputRequests\":{" : "", (int)out.len,
+		out.len ? out.data : "", out.len ? "}," : "", handler->state);
+	buf_free(&out);
+}
+
+static void retry(struct handler *handler, uint64_t id, struct span params)
+{
+	struct server *server = handler->server;
+	struct span answers = get(params, "inputResponses");
+	struct pending *next;
+	handler->id = id;
+	handler->state = NULL;
+	handler_take_meta(handler, get(params, "_meta"));
+	for (struct pending *pending = server->pending; pending; pending = next) {
+		next = pending->next;
+		const char *key = pending->question->id;
+		const char *plain = arena_printf(&server->link->world->arena, "%.*s", (int)strlen(key) - 2, key + 1);
+		if (pending->handler == handler && get(answers, plain).ptr)
+			server_take_pending(server, span_of(key));
+	}
+	if (server_first_pending(server, handler))
+		modern_ask(handler);
+	else
+		handler_go_on(handler, false);
+}
+
 /* The retry of a call that waits, found by its state. */
 static void on_retry(struct server *server, const struct message *message, uint64_t id, struct span state)
 {
@@ -81,7 +121,7 @@ static void on_retry(struct server *server, const struct message *message, uint6
 	while (handler && !(handler->waiting && handler->state && span_is(state, handler->state)))
 		handler = handler->next;
 	if (handler)
-		handler_retry(handler, id, message->params);
+		retry(handler, id, message->params);
 	else
 		respond(server, id, "\"error\":{\"code\":-32602,\"message\":\"this state is not known\"}");
 }

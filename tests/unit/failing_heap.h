@@ -1,4 +1,4 @@
-/* A heap that fails when it is told to. Linked with -Wl,--wrap for malloc, calloc, realloc, reallocarray, strdup and free:
+/* A heap that fails when it is told to. Linked with -Wl,--wrap for malloc, calloc, realloc, reallocarray, strdup, strndup and free:
  * only what our own objects allocate is counted and fails, and what a test's script itself needs is static. */
 #ifndef MCP_VALET_FAILING_HEAP_H
 #define MCP_VALET_FAILING_HEAP_H
@@ -24,12 +24,14 @@ void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *memory, size_t size);
 void *__real_reallocarray(void *memory, size_t count, size_t size);
 char *__real_strdup(const char *text);
+char *__real_strndup(const char *text, size_t len);
 void __real_free(void *memory);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 void *__wrap_reallocarray(void *memory, size_t count, size_t size);
 char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t len);
 void __wrap_free(void *memory);
 
 void *__wrap_malloc(size_t size)
@@ -63,6 +65,13 @@ void *__wrap_reallocarray(void *memory, size_t count, size_t size)
 char *__wrap_strdup(const char *text)
 {
 	char *copy = must_fail() ? NULL : __real_strdup(text);
+	heap.live += copy != NULL;
+	return copy;
+}
+
+char *__wrap_strndup(const char *text, size_t len)
+{
+	char *copy = must_fail() ? NULL : __real_strndup(text, len);
 	heap.live += copy != NULL;
 	return copy;
 }

@@ -468,8 +468,7 @@ static void describes_every_key_in_the_manual(void **unused)
 		".It Cm gather : Ar duration\n",
 		".It Cm era : Ar legacy modern auto\n",
 		".It Cm forward_headers : Ar list of texts\n",
-		".It Cm ca_file : Ar text\nCertificates that an HTTPS server may be signed by, instead of the "
-		"system's.\n.It",
+		".It Cm key : Ar text\nIts private key (PEM file).\n.It",
 		".It Cm hide : Ar true or false\n",
 		".It Cm elicitation : Ar forward, deny, decline, cancel, fail or {answer: RESULT}\n",
 		".It Cm roots : Ar forward, deny, fail or {answer: RESULT}\n",
