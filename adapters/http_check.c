@@ -1,7 +1,6 @@
 #include "adapters/http_check.h"
 
 #include <sodium.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -83,22 +82,30 @@ static bool is_refused(struct span range)
 	return true;
 }
 
+/* How specific a media range names the type; -1 if it does not. */
+static int rank(struct span media, const char *type, const char *subtype)
+{
+	size_t len = strlen(type);
+	if (span_is(media, "*/*"))
+		return 0;
+	if (media.len <= len || media.ptr[len] != '/' || strncasecmp(media.ptr, type, len) != 0)
+		return -1;
+	struct span rest = {media.ptr + len + 1, media.len - len - 1};
+	return is_text(rest, subtype) ? 2 : span_is(rest, "*") ? 1 : -1;
+}
+
 bool http_accepts(struct span accept, const char *type, const char *subtype)
 {
-	char full[64], group[64];
-	int best = -1; /* how specific the range is that decides; the most specific one counts */
+	int best = -1; /* the most specific range decides */
 	bool accepted = false;
-	snprintf(full, sizeof(full), "%s/%s", type, subtype);
-	snprintf(group, sizeof(group), "%s/*", type);
 	while (accept.len) {
 		struct span range = {accept.ptr, accept.len};
 		const char *comma = memchr(accept.ptr, ',', accept.len);
 		if (comma)
 			range.len = (size_t)(comma - accept.ptr);
-		struct span media = before(range, ';');
-		int rank = is_text(media, full) ? 2 : is_text(media, group) ? 1 : is_text(media, "*/*") ? 0 : -1;
-		if (rank > best) {
-			best = rank;
+		int found = rank(before(range, ';'), type, subtype);
+		if (found > best) {
+			best = found;
 			accepted = !is_refused(range);
 		}
 		accept.ptr += range.len + (comma != NULL);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIGNALS = 4, MAX_WAIT_MS = 24 * 60 * 60 * 1000 };
+enum { MAX_POOLED_RANDOM = 16, SIGNALS = 4, MAX_WAIT_MS = 24 * 60 * 60 * 1000 };
 
 /* Official clients close the input, send SIGTERM two seconds later, and others SIGKILL one second after that. What is not
  * ended by then would be left behind. */
@@ -54,9 +54,23 @@ static int64_t wall_ms(void *ctx UNUSED)
 	return clock_ms(CLOCK_REALTIME);
 }
 
+/* Every call takes a few bytes for its id, and a system call for each is a seventh of all. Keys and nonces are drawn when they
+ * are needed, so that no key waits here. */
 static void random_bytes(void *ctx UNUSED, void *out, size_t len)
 {
-	randombytes_buf(out, len);
+	static uint8_t pool[512];
+	static size_t left;
+	if (len > MAX_POOLED_RANDOM) {
+		randombytes_buf(out, len);
+		return;
+	}
+	if (left < len) {
+		randombytes_buf(pool, sizeof(pool));
+		left = sizeof(pool);
+	}
+	left -= len;
+	memcpy(out, pool + left, len);
+	sodium_memzero(pool + left, len);
 }
 
 void env_fill(struct env *env, struct log *log, enum log_level level)

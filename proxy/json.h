@@ -15,7 +15,7 @@
 
 enum json_type { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
-enum { JSON_INDEX_SIZE = 16, JSON_INDEX_DEPTH = 3, JSON_INDEX_MIN_BYTES = 256, JSON_MAX_DEPTH = 512 };
+enum { JSON_INDEX_SIZE = 16, JSON_INDEX_DEPTH = 3, JSON_INDEX_MIN_BYTES = 64, JSON_MAX_DEPTH = 512 };
 
 /* Where the larger values at depth <= JSON_INDEX_DEPTH begin and end. Zeroed: empty, which is always right, only slower. */
 struct json_index {

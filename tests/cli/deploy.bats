@@ -43,6 +43,7 @@ get() {
 		grep -q '^--upstream=http://' "$BATS_TEST_TMPDIR/args"
 		mapfile -t args < <(sed -e 's|0\.0\.0\.0:[0-9]*|0.0.0.0:0|' -e "s|^--key-file=.*|--key-file=$BATS_TEST_TMPDIR/keys|" \
 			-e "s|^--policy=.*|--policy=$TOP_SRCDIR/contrib/kubernetes/base/policy.yaml|" "$BATS_TEST_TMPDIR/args")
+		: >"$log" # or the line of the program before is found in it
 		"$MCP_VALET" "${args[@]}" >"$BATS_TEST_TMPDIR/out" 2>"$log" </dev/null 3>&- &
 		pid=$!
 		wait_for "$log" 'health and metrics on'
