@@ -8,7 +8,8 @@
 // servers run at a time. The exit code is 1 when a server did worse behind mcp-valet than directly.
 //
 // An entry of servers.json: name, version; args ("{work}" is the temporary folder); bin, where the package has several commands,
-// or file, the program's path in a package that has none; files, what lies in its HOME at the start, by name;
+// or file, the program's path in a package that has none; files, what lies in its HOME at the start, by name; sdk, where it cannot be
+// seen in node_modules;
 // note, what a difference comes from; asks, calls that ask: tool, arguments, and how long the server needs before the first (settle, ms).
 import { spawn } from 'node:child_process';
 import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -83,7 +84,7 @@ async function sweep(server) {
     const installed = await run(['npm', 'install', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--prefix', dir, `${server.name}@${server.version}`],
       { seconds: installSeconds, cwd: dir });
     if (!installed) return { ...record, skipped: 'not installable' };
-    record.sdk = sdkOf(dir, server);
+    record.sdk = server.sdk ?? sdkOf(dir, server);
     const command = startOf(dir, server);
     const behind = [program, '--log-format', 'json', '--log-level', 'info', '--', ...command];
     record.direct = await walk(command, { modern: false, cwd: home, env });
