@@ -265,14 +265,18 @@ static void on_notification(struct through *through, const struct message *messa
 			exchange_progress(passing->exchange, message->params);
 		return;
 	}
+	bool logs = json_string_is(message->method, "notifications/message");
 	bool subscribed = json_get(message->params, &message->index, "_meta", &meta) &&
 			  json_get(meta, NULL, SUBSCRIPTION_ID, &value);
 	if (subscribed)
 		passing = find_spelled(through, value);
 	else if (stream)
 		passing = find(through, stream);
-	else if (json_string_is(message->method, "notifications/message"))
+	else if (logs)
 		passing = find_logger(through);
+	/* Nobody gets log messages whose request did not ask for any (server/utilities/logging). */
+	if (passing && logs && !passing->logs)
+		passing = NULL;
 	char *method = passing ? json_string_dup(message->method) : NULL;
 	if (method)
 		exchange_notify(passing->exchange, method, message->params, subscribed ? SUBSCRIPTION_ID : NULL,

@@ -11,7 +11,7 @@
  *                                   `handshake modern`: there is none, the server speaks 2026-07-28
  *   era modern|auto                 upstream.era
  *   client A [legacy] [principal N] [stdio] [declares roots,sampling,sampling.tools,elicitation,elicitation.url,tasks]
- *   A calls j tools/call NAME [arguments JSON] [progress TOKEN] [answers KEY=ANSWER ...]
+ *   A calls j tools/call NAME [arguments JSON] [progress TOKEN] [logs] [answers KEY=ANSWER ...]
  *   A sends j tools/list            a request without a name
  *   A retries j [KEY=ANSWER ...] [round N] [tampered] [as k] [declares ...]
  *   A repeats j [N]                 the N-th request of the job once more, the last one without N
@@ -26,12 +26,13 @@
  *   server creates j                a task
  *   server breaks j                 the stream of its call
  *   server acknowledges A N [URI] | server finishes A N    the N-th subscription of a modern server's client
- *   server progresses j N | server says A JSON | server crashes A
+ *   server progresses j N | server logs j | server says A JSON | server crashes A
  *   advance 10s | shutdown | restart
  *   expect A j complete | expect A j asked KEY=KIND ... | expect A j error CODE [REASON] | expect A j nothing
  *   expect A j task [new] working|input_required [KEY=KIND ...]|completed|failed [REASON]|cancelled
  *   expect A j acknowledged         an update, or the end of a task
  *   expect A listens N              so many subscriptions that a modern server knows of
+ *   expect A logs N                 so many log messages
  *   expect A progress N | expect server j called|waiting|cancelled | expect server q cancel|ANSWER|error CODE|nothing
  *   expect log EVENT | expect silence EVENT | expect parked|sessions|calls|exchanges N
  *
@@ -54,6 +55,7 @@ struct actor {
 	struct dialog *dialog; /* it is a legacy client, or NULL */
 	struct party *reader;  /* its GET stream, or NULL */
 	double progress;
+	unsigned logs; /* messages */
 };
 
 /* A job by its label, and the responses that no line has expected yet. */

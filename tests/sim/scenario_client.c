@@ -95,6 +95,8 @@ static void play_call(struct scenario *scenario, struct actor *actor, char **wor
 			arguments = *++words;
 		else if (word_is(words, "progress") && words[1])
 			ask->progress_token = *++words;
+		else if (word_is(words, "logs"))
+			ask->log_level = 0;
 		else if (word_is(words, "answers"))
 			words = take_answers(scenario, ask, words + 1) - 1;
 		else

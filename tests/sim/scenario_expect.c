@@ -200,6 +200,9 @@ void play_expectation(struct scenario *scenario, char **words)
 	} else if (actor && word_is(words + 1, "progress") && words[2]) {
 		if (actor->progress != strtod(words[2], NULL))
 			scenario_fail(scenario, "expected progress %s, the last is %g", words[2], actor->progress);
+	} else if (actor && word_is(words + 1, "logs") && words[2]) {
+		if (actor->logs != (unsigned)atoi(words[2]))
+			scenario_fail(scenario, "expected %s log messages, there are %u", words[2], actor->logs);
 	} else if (actor && word_is(words + 1, "listens") && words[2]) {
 		expect_listens(scenario, words[0], (unsigned)atoi(words[2]));
 	} else if (word_is(words, "server") && job) {

@@ -123,9 +123,14 @@ static void on_notified(struct party *party, struct span message)
 {
 	struct scenario *scenario = party->world->model;
 	struct span progress = get(get(message, "params"), "progress");
-	for (unsigned i = 0; progress.ptr && i < scenario->actor_count; i++)
-		if (scenario->actors[i].party == party)
-			scenario->actors[i].progress = strtod(progress.ptr, NULL);
+	for (unsigned i = 0; i < scenario->actor_count; i++) {
+		struct actor *actor = &scenario->actors[i];
+		if (actor->party != party)
+			continue;
+		if (progress.ptr)
+			actor->progress = strtod(progress.ptr, NULL);
+		actor->logs += json_string_is(get(message, "method"), "notifications/message");
+	}
 }
 
 static void on_responded(struct party *party, struct ask *ask, int http_status, struct span message)
@@ -284,6 +289,11 @@ static void play_about_job(struct scenario *scenario, struct labelled_job *job, 
 			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%llu,"
 			"\"progress\":%s,\"message\":\"P:t%u\"}}",
 			(unsigned long long)id, word ? word : "1", number);
+	else if (strcmp(verb, "logs") == 0)
+		say(link, id,
+			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"error\","
+			"\"data\":\"L:t%u\"}}",
+			number);
 	else
 		scenario_fail(scenario, "not understood: %s", verb);
 }
