@@ -361,14 +361,6 @@ void http1_body_init(struct http1_body *body, const struct http1_head *head)
 	body->state = head->chunked ? CHUNK_SIZE : head->content_length ? BODY_DATA : BODY_DONE;
 }
 
-static int hex_digit(char c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-				      : -1;
-}
-
 static enum http1_feed chunk_size(struct http1_body *body, char c)
 {
 	int digit = hex_digit(c);

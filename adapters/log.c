@@ -1,5 +1,7 @@
 #include "adapters/log.h"
 
+#include "proxy/utf8.h"
+
 #include <limits.h>
 #include <poll.h>
 #include <stdarg.h>

@@ -1,5 +1,7 @@
 #include "proxy/bytes.h"
 
+#include "proxy/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,34 +108,6 @@ void buf_printf(struct buf *buf, const char *format, ...)
 		}
 		need = (size_t)len + 1;
 	}
-}
-
-size_t utf8_sequence(struct span bytes)
-{
-	const unsigned char *p = (const unsigned char *)bytes.ptr;
-	size_t len = p[0] < 0x80		   ? 1
-		     : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
-		     : (p[0] & 0xF0) == 0xE0	   ? 3
-		     : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
-						   : 0;
-	if (len == 0 || len > bytes.len)
-		return 0;
-	for (size_t i = 1; i < len; i++)
-		if ((p[i] & 0xC0) != 0x80)
-			return 0;
-	bool overlong = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xF0 && p[1] < 0x90);
-	bool too_high = (p[0] == 0xED && p[1] >= 0xA0) || (p[0] == 0xF4 && p[1] >= 0x90);
-	return overlong || too_high ? 0 : len;
-}
-
-bool utf8_is_unseen(struct span bytes, size_t len)
-{
-	const unsigned char *p = (const unsigned char *)bytes.ptr;
-	if (len == 2)
-		return p[0] == 0xC2 && p[1] < 0xA0; /* C1: U+0080 to U+009F */
-	/* Line ends and overrides of direction: U+2028 to U+202E, U+2066 to U+2069. */
-	return len == 3 && p[0] == 0xE2 &&
-	       ((p[1] == 0x80 && p[2] >= 0xA8 && p[2] <= 0xAE) || (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9));
 }
 
 static unsigned code_point(const unsigned char *p, size_t len)

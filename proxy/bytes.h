@@ -39,11 +39,6 @@ void buf_add(struct buf *buf, const void *bytes, size_t len);
 void buf_add_span(struct buf *buf, struct span span);
 void buf_add_text(struct buf *buf, const char *text);
 void buf_printf(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3);
-/* The length of the well-formed UTF-8 sequence at the start of `bytes` (RFC 3629), 0 if there is none. */
-size_t utf8_sequence(struct span bytes);
-/* Whether that sequence, of `len` bytes, is nothing to look at, and may rule a terminal or disguise a line: controls beyond
- * ASCII, Unicode's line ends, overrides of direction. */
-bool utf8_is_unseen(struct span bytes, size_t len);
 /* Appends `bytes` as a JSON string with its quotes, and escapes what is unseen; bytes that are not UTF-8 become U+FFFD. */
 void buf_add_json_string(struct buf *buf, struct span bytes);
 /* Removes `len` bytes from the front. */
@@ -52,5 +47,14 @@ struct span buf_span(const struct buf *buf);
 void buf_trim(struct buf *buf); /* gives back what the content does not need, as far as that can be done */
 /* Takes the content out: the buffer is empty afterwards and the result owns the memory. */
 struct buf buf_take(struct buf *buf);
+
+/* What a digit of base 16 stands for; -1 of any other byte. */
+static inline int hex_digit(char byte)
+{
+	char lower = (char)(byte | 0x20);
+	if (byte >= '0' && byte <= '9')
+		return byte - '0';
+	return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
 
 #endif

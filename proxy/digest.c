@@ -1,5 +1,7 @@
 #include "proxy/digest.h"
 
+#include "proxy/json_space.h"
+
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +46,7 @@ static int read_container(struct reader *reader, const char *const *skip, uint8_
 
 static inline bool separates(char byte)
 {
-	return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t' || byte == ',' || byte == ':';
+	return json_is_space(byte) || byte == ',' || byte == ':';
 }
 
 /* The first byte of the next token. In checked text, white space, commas and colons tell nothing more. */

@@ -1,4 +1,4 @@
-/* The JSON span scanner (RFC 8259).
+/* The JSON span scanner (RFC 8259). What the values say is in json_value.h, which comes with it.
  *
  * json_check() reads a text once, strictly: grammar, UTF-8, one value, a depth limit. It accepts every number spelling,
  * lone surrogate escapes, \u0000 and duplicate keys, because payloads pass through unchanged (invariant 5). Everything
@@ -12,6 +12,7 @@
 
 #include "proxy/bytes.h"
 #include "proxy/error.h"
+#include "proxy/json_value.h"
 
 enum json_type { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
@@ -52,37 +53,8 @@ bool json_next_element(struct json_walk *walk, struct span *value);
  * *value to the last one. */
 unsigned json_get(struct span object, const struct json_index *index, const char *key, struct span *value);
 
-/* Whether a key (as spelled, without quotes) or a string value (with quotes) decodes to `text`. Strings that hold \u0000
- * or a lone surrogate equal no C string. */
-bool json_key_is(struct span key, const char *text);
-bool json_string_is(struct span string, const char *text);
-
-/* Readers exist to whom keys that differ in case only are the same one, and they take the last. Where a decision depends on a
- * member: whether a key is `text` to them and not to us, and how many members of an object are `key` to them. */
-bool json_key_resembles(struct span key, const char *text);
+/* The same for those to whom keys that differ in case only are the same one: how many there are. They take the last, so where
+ * a decision depends on a member, there should be one. */
 unsigned json_count(struct span object, const struct json_index *index, const char *key);
-
-/* Whether two strings or two numbers are the same, however each is spelled: who reads a value and writes it again may spell it
- * differently. Numbers are compared as doubles, but two integers without fraction and exponent exactly. Other values are the
- * same when they are spelled the same. */
-bool json_same(struct span one, struct span other);
-
-/* The same for keys, without their quotes. */
-bool json_same_key(struct span one, struct span other);
-
-/* Appends the decoded UTF-8 of a string value (with quotes). A lone surrogate becomes its three-byte form, so that
- * different strings stay different. */
-void json_decode_string(struct span string, struct buf *out);
-/* The same as a terminated copy to be freed; NULL if it is no string, holds U+0000, or memory is short. */
-char *json_string_dup(struct span string) MUST_CHECK;
-
-/* Reads a whole number that fits, with fraction or exponent (`1.0`, `1e2`) only as far as a double tells them all apart. */
-bool json_integer(struct span value, int64_t *out);
-/* The double that is next to a number, perhaps infinite; not-a-number of anything else, or of absurdly many digits. */
-double json_number(struct span value);
-/* Whether it is a whole number, however large. */
-bool json_is_whole(struct span value);
-/* json_same() for numbers. */
-bool json_same_number(struct span one, struct span other);
 
 #endif
