@@ -1,48 +1,14 @@
 /* The headers that mirror the body of a request to a modern server (2026-07-28 transports/streamable-http "Request
- * Metadata", "Value Encoding"). */
+ * Metadata"). */
 #include "adapters/http_session.h"
 
-#include "proxy/json.h"
-
-#include <sodium.h>
-#include <string.h>
-
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t';
-}
-
-static bool is_plain(struct span value)
-{
-	/* A header without a value would not be sent. */
-	bool is_edged = !value.len || is_blank(value.ptr[0]) || is_blank(value.ptr[value.len - 1]);
-	bool looks_encoded = value.len >= 9 && memcmp(value.ptr, "=?base64?", 9) == 0;
-	for (size_t i = 0; i < value.len; i++)
-		if ((value.ptr[i] < ' ' && value.ptr[i] != '\t') || value.ptr[i] > '~')
-			return false;
-	return !is_edged && !looks_encoded;
-}
+#include "proxy/mirror.h"
 
 static void add_line(struct buf *out, const char *name, struct span string)
 {
-	struct buf value = {0};
-	json_decode_string(string, &value);
-	out->failed |= value.failed;
 	buf_printf(out, "%s: ", name);
-	if (is_plain(buf_span(&value))) {
-		buf_add_span(out, buf_span(&value));
-	} else {
-		size_t len = sodium_base64_encoded_len(value.len, sodium_base64_VARIANT_ORIGINAL);
-		buf_add_text(out, "=?base64?");
-		if (buf_reserve(out, len)) {
-			sodium_bin2base64(out->data + out->len, len, (const unsigned char *)value.data, value.len,
-				sodium_base64_VARIANT_ORIGINAL);
-			out->len += len - 1;
-		}
-		buf_add_text(out, "?=");
-	}
+	mirror_add_value(out, string);
 	buf_add_text(out, "\n");
-	buf_free(&value);
 }
 
 void http_modern_headers(struct span message, struct buf *lines)

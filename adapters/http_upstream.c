@@ -142,6 +142,8 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 	}
 	if (upstream->modern && body.ptr) {
 		http_modern_headers(body, &headers->mirrors);
+		buf_add_span(
+			&headers->mirrors, upstream->session ? session_mirrored(upstream->session) : (struct span){0});
 		buf_add(&headers->mirrors, "", 1);
 		if (buf_ok(&headers->mirrors))
 			line = add_lines(headers, line, headers->mirrors.data);

@@ -94,6 +94,7 @@ bool elder_send(struct relay *relay, uint64_t id, const char *method, struct spa
 	const struct json_index *index, const struct elder_call *call)
 {
 	static const char *const ours[] = {"_meta", "inputResponses", "requestState", NULL};
+	struct session *session = relay->session;
 	struct buf request = {0};
 	struct span meta = {0};
 	json_get(params, index, "_meta", &meta);
@@ -105,7 +106,12 @@ bool elder_send(struct relay *relay, uint64_t id, const char *method, struct spa
 		elder_add_answers(&request, call);
 	add_meta(&request, relay->elder, meta);
 	buf_add_text(&request, "}}");
-	return session_send(relay->session, UPSTREAM_REQUEST, id, &request) == 0;
+	if (strcmp(method, method_name(METHOD_TOOLS_CALL)) == 0)
+		tool_mirrors_write(session, params, &session->mirrored);
+	request.failed |= session->mirrored.failed;
+	bool sent = session_send(session, UPSTREAM_REQUEST, id, &request) == 0;
+	buf_wipe(&session->mirrored);
+	return sent;
 }
 
 bool elder_send_request(
@@ -294,6 +300,8 @@ static void on_response(struct relay *relay, const struct message *message)
 	} else if (is_complete && stream->number == relay->initialize) {
 		on_discovered(stream, message);
 	} else if (is_complete) {
+		if (stream->method && stream->method->id == METHOD_TOOLS_LIST && session->proxy->upstream->has_streams)
+			tool_mirrors_learn(session, message->result, false);
 		add_result(&body, stream, message);
 		respond(stream, &body);
 	} else if (stream->call && json_string_is(type, "input_required")) {

@@ -50,6 +50,49 @@ bool mirror_says(struct span header, struct span string)
 	return equal;
 }
 
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static bool is_plain(struct span value)
+{
+	/* A header without a value would not be sent. */
+	bool is_edged = !value.len || is_blank(value.ptr[0]) || is_blank(value.ptr[value.len - 1]);
+	bool looks_encoded = value.len >= 9 && memcmp(value.ptr, "=?base64?", 9) == 0;
+	for (size_t i = 0; i < value.len; i++)
+		if ((value.ptr[i] < ' ' && value.ptr[i] != '\t') || value.ptr[i] > '~')
+			return false;
+	return !is_edged && !looks_encoded;
+}
+
+static void encode(struct buf *out, struct span value)
+{
+	size_t len = sodium_base64_encoded_len(value.len, sodium_base64_VARIANT_ORIGINAL);
+	buf_add_text(out, "=?base64?");
+	if (buf_reserve(out, len)) {
+		sodium_bin2base64(out->data + out->len, len, (const unsigned char *)value.ptr, value.len,
+			sodium_base64_VARIANT_ORIGINAL);
+		out->len += len - 1;
+	}
+	buf_add_text(out, "?=");
+}
+
+void mirror_add_value(struct buf *out, struct span value)
+{
+	struct buf text = {0};
+	if (json_type(value) == JSON_STRING)
+		json_decode_string(value, &text);
+	else
+		buf_add_span(&text, value);
+	out->failed |= text.failed;
+	if (is_plain(buf_span(&text)))
+		buf_add_span(out, buf_span(&text));
+	else
+		encode(out, buf_span(&text));
+	buf_free(&text);
+}
+
 /* Reading a schema. */
 
 /* The way to a schema, from its end to the root. */
@@ -167,6 +210,56 @@ bool mirror_read(struct span schema, struct buf *rules)
 	return good && buf_ok(rules);
 }
 
+/* Of a rule, the name of the header; what follows in *rule is the way to the argument. */
+static void read_name(struct json_walk *rule, char name[MAX_TOKEN + 1])
+{
+	struct span spelled;
+	*name = '\0';
+	if (json_next_element(rule, &spelled) && spelled.len > 2 && spelled.len - 2 <= MAX_TOKEN) {
+		memcpy(name, spelled.ptr + 1, spelled.len - 2);
+		name[spelled.len - 2] = '\0';
+	}
+}
+
+/* Follows the way to an argument. Returns how many values there are. */
+static unsigned find_argument(struct json_walk *way, struct span arguments, struct span *value)
+{
+	struct span key;
+	unsigned count = arguments.ptr ? 1 : 0;
+	*value = arguments;
+	while (count == 1 && json_next_element(way, &key)) {
+		char *name = json_string_dup(key);
+		count = name ? json_get(*value, NULL, name, value) : 2; /* without memory nothing is certain */
+		free(name);
+	}
+	return count;
+}
+
+/* Clients cannot mirror what is no primitive value; the server will have its say about that. */
+static bool is_primitive(struct span value)
+{
+	enum json_type type = json_type(value);
+	return type != JSON_NULL && type != JSON_OBJECT && type != JSON_ARRAY;
+}
+
+/* Making headers. */
+
+void mirror_write(struct span rules, struct span arguments, struct buf *lines)
+{
+	struct span rule, value;
+	struct json_walk walk = json_walk(rules, NULL);
+	while (json_next_element(&walk, &rule)) {
+		struct json_walk parts = json_walk(rule, NULL);
+		char name[MAX_TOKEN + 1];
+		read_name(&parts, name);
+		if (find_argument(&parts, arguments, &value) != 1 || !is_primitive(value))
+			continue;
+		buf_printf(lines, "Mcp-Param-%s: ", name);
+		mirror_add_value(lines, value);
+		buf_add_text(lines, "\n");
+	}
+}
+
 /* Checking a request. */
 
 /* Finds the header Mcp-Param-NAME among the lines. Returns how many there are. */
@@ -229,20 +322,6 @@ static bool refuse(struct error *error, const char *name, const char *what)
 	return false;
 }
 
-/* Follows the way to an argument. Returns how many values there are. */
-static unsigned find_argument(struct json_walk *way, struct span arguments, struct span *value)
-{
-	struct span key;
-	unsigned count = arguments.ptr ? 1 : 0;
-	*value = arguments;
-	while (count == 1 && json_next_element(way, &key)) {
-		char *name = json_string_dup(key);
-		count = name ? json_get(*value, NULL, name, value) : 2; /* without memory nothing is certain */
-		free(name);
-	}
-	return count;
-}
-
 static bool check_one(
 	struct json_walk *rule, const char *name, struct span arguments, struct span lines, struct error *error)
 {
@@ -251,9 +330,7 @@ static bool check_one(
 	unsigned headers = find_header(lines, name, &header);
 	if (values > 1 || headers > 1)
 		return refuse(error, name, "or its argument occurs twice");
-	/* Clients cannot mirror what is no primitive value; the server will have its say about that. */
-	bool is_mirrored = values && json_type(value) != JSON_NULL && json_type(value) != JSON_OBJECT &&
-			   json_type(value) != JSON_ARRAY;
+	bool is_mirrored = values && is_primitive(value);
 	if (is_mirrored && !headers)
 		return refuse(error, name, "is missing");
 	if (headers && !is_mirrored)
@@ -263,13 +340,12 @@ static bool check_one(
 
 bool mirror_check(struct span rules, struct span arguments, struct span lines, struct error *error)
 {
-	struct span rule, spelled;
+	struct span rule;
 	struct json_walk walk = json_walk(rules, NULL);
 	while (json_next_element(&walk, &rule)) {
 		struct json_walk parts = json_walk(rule, NULL);
-		char name[MAX_TOKEN + 1] = "";
-		if (json_next_element(&parts, &spelled) && spelled.len > 2 && spelled.len - 2 < sizeof(name))
-			memcpy(name, spelled.ptr + 1, spelled.len - 2);
+		char name[MAX_TOKEN + 1];
+		read_name(&parts, name);
 		if (!check_one(&parts, name, arguments, lines, error))
 			return false;
 	}

@@ -20,4 +20,10 @@ bool mirror_read(struct span schema, struct buf *rules) MUST_CHECK;
  * `Name: value`, each ended by LF. If not, *error says why. */
 bool mirror_check(struct span rules, struct span arguments, struct span lines, struct error *error) MUST_CHECK;
 
+/* Appends what a header says of a string, an integer or a boolean ("Value Encoding"). */
+void mirror_add_value(struct buf *out, struct span value);
+
+/* Appends the headers that clients make of the arguments ("Client Behavior"), each as a line ended by LF. */
+void mirror_write(struct span rules, struct span arguments, struct buf *lines);
+
 #endif

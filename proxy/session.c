@@ -32,6 +32,11 @@ void session_has_no_streams(struct session *session)
 	session->no_streams = true;
 }
 
+struct span session_mirrored(const struct session *session)
+{
+	return buf_span(&session->mirrored);
+}
+
 const char *session_forwarded(const struct session *session)
 {
 	return session->forwarded.len > 1 ? session->forwarded.data : NULL;

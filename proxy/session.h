@@ -43,6 +43,7 @@ struct session {
 	char *authorization;  /* or NULL; wiped when freed */
 	char *challenge;      /* of the server's last refusal, or NULL */
 	struct buf forwarded; /* header lines of the client, each ended by LF, and a NUL */
+	struct buf mirrored;  /* header lines of the request that is being sent */
 	char *client_info;    /* JSON text, or NULL */
 	struct upstream *upstream;
 

@@ -74,6 +74,14 @@ bool tool_mirrors_check_retry(const struct exchange *exchange, const struct requ
 	return true;
 }
 
+void tool_mirrors_write(const struct session *session, struct span params, struct buf *lines)
+{
+	struct span name, arguments = {0};
+	const struct tool_mirror *tool = json_get(params, NULL, "name", &name) ? find(&session->mirrors, name) : NULL;
+	if (tool && json_get(params, NULL, "arguments", &arguments) == 1)
+		mirror_write(buf_span(&tool->rules), arguments, lines);
+}
+
 /* Learning. */
 
 static void forget(struct tool_mirrors *mirrors, struct span name)
@@ -118,7 +126,7 @@ static void learn_tool(struct session *session, struct span tool)
 			"there is no room to learn what headers the tool %.*s has", len, name.ptr);
 	else if (!usable)
 		session_log(session, LOG_WARNING, "headers-unusable",
-			"x-mcp-header of the tool %.*s breaks the rules and is taken out", len, name.ptr);
+			"x-mcp-header of the tool %.*s breaks the rules and is not used", len, name.ptr);
 	buf_free(&rules);
 }
 
@@ -135,7 +143,8 @@ static void learn(struct session *session, struct span result)
 void tool_mirrors_learn(struct session *session, struct span result, bool from_start)
 {
 	struct span cursor;
-	if (session->proxy->policy->mcp_headers != POLICY_HEADERS_VALIDATE || json_type(result) != JSON_OBJECT)
+	bool needed = session->modern || session->proxy->policy->mcp_headers == POLICY_HEADERS_VALIDATE;
+	if (!needed || json_type(result) != JSON_OBJECT)
 		return;
 	bool whole = from_start && !json_get(result, NULL, "nextCursor", &cursor);
 	if (whole)

@@ -35,6 +35,10 @@ bool tool_mirrors_apply(const struct exchange *exchange, const struct request *r
 bool tool_mirrors_check_retry(
 	const struct exchange *exchange, const struct request *request, struct error *error) MUST_CHECK;
 
+/* Appends the headers that mirror the params of a tools/call, each as a line ended by LF, as far as a list that has passed says
+ * which. For a modern server behind a legacy client, which makes none. */
+void tool_mirrors_write(const struct session *session, struct span params, struct buf *lines);
+
 /* Whether calls can be checked now. If not, the server is asked, and session_pump() follows. */
 bool tool_mirrors_known(struct session *session);
 /* Checks a waiting call. false if it was refused. */

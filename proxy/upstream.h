@@ -50,6 +50,8 @@ void session_has_no_streams(struct session *session);
 void session_set_challenge(struct session *session, const char *challenge);
 /* Header lines of the client that the policy forwards, each ended by LF, or NULL. */
 const char *session_forwarded(const struct session *session);
+/* Header lines that mirror the arguments of the request that is being sent, each ended by LF. */
+struct span session_mirrored(const struct session *session);
 /* The newest credentials of the client, or NULL. */
 const char *session_authorization(const struct session *session);
 /* Whether the server speaks 2026-07-28: there is no handshake, and over HTTP each request has the headers of that revision. */

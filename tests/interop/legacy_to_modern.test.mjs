@@ -29,8 +29,8 @@ function legacyClient({ name = 'old', capabilities = everything, refuses = [] } 
   return client;
 }
 
-async function startHttp(t) {
-  const child = spawn(modern[0], [modern[1], 'http'], { stdio: ['ignore', 'pipe', 'inherit'] });
+async function startHttp(t, path = modern[1]) {
+  const child = spawn(modern[0], [path, 'http'], { stdio: ['ignore', 'pipe', 'inherit'] });
   let out = '';
   child.stdout.on('data', data => { out += data; });
   t.after(() => child.kill('SIGKILL'));
@@ -96,6 +96,16 @@ for (const upstream of ['stdio', 'http']) {
     assert.equal((await post(valet, list, { 'mcp-session-id': one.http.sessionId ?? '0'.repeat(32) })).status, 404);
   });
 }
+
+test('arguments are mirrored in headers where the listed tool asks for that', { timeout: 30000 }, async t => {
+  const valet = await serve(t, [], { policy, args: ['--upstream', await startHttp(t, fixture('modern_mirrors.mjs'))] });
+  const client = await connectHttp(t, valet, { name: 'old' });
+  await client.listTools();
+  for (const args of [{ region: 'us-west1' }, { region: 'Köln\n', at: { n: -7 }, flag: false }, { region: ' padded ' }, { region: '' }, { region: '=?base64?literal?=' }, {}])
+    assert.deepEqual(JSON.parse(await use(client, 'mirrors', args)), args);
+  assert.deepEqual(JSON.parse(await use(client, 'mirrors', { region: 'eu', ask: true })), { region: 'eu', ask: true });
+  await Promise.all([...Array(20).keys()].map(async n => assert.deepEqual(JSON.parse(await use(client, 'mirrors', { region: `r${n}` })), { region: `r${n}` })));
+});
 
 test('era: auto finds out before the legacy client is answered', { timeout: 30000 }, async t => {
   await exercise(await connectStdio(t, { policy: 'version: 1\nupstream: { era: auto }\n' }), 'old');

@@ -161,6 +161,34 @@ static void checks_requests(void **unused)
 	}
 }
 
+/* The examples of "Value Encoding", and what has no header. */
+static void writes_headers(void **unused)
+{
+	(void)unused;
+	static const char rules[] = "[[\"A\",\"a\"],[\"B\",\"b\",\"c\"]]";
+	static const struct {
+		const char *arguments, *lines;
+	} cases[] = {
+		{"{\"a\":\"us-west1\",\"b\":{\"c\":42}}", "Mcp-Param-A: us-west1\nMcp-Param-B: 42\n"},
+		{"{\"a\":\"Hello, 世界\"}", "Mcp-Param-A: =?base64?SGVsbG8sIOS4lueVjA==?=\n"},
+		{"{\"a\":\" padded \"}", "Mcp-Param-A: =?base64?IHBhZGRlZCA=?=\n"},
+		{"{\"a\":\"line1\\nline2\"}", "Mcp-Param-A: =?base64?bGluZTEKbGluZTI=?=\n"},
+		{"{\"a\":\"=?base64?literal?=\"}", "Mcp-Param-A: =?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=\n"},
+		{"{\"a\":\"\"}", "Mcp-Param-A: =?base64?\?=\n"},
+		{"{\"b\":{\"c\":false}}", "Mcp-Param-B: false\n"},
+		{"{\"a\":null,\"b\":{\"c\":[1]}}", ""},
+		{"{\"a\":1,\"a\":2,\"b\":7}", ""},
+		{"{}", ""},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct buf lines = {0};
+		mirror_write(SPAN(rules), span_of(cases[i].arguments), &lines);
+		if (!span_is(buf_span(&lines), cases[i].lines))
+			fail_msg("%s gives %.*s", cases[i].arguments, (int)lines.len, lines.data);
+		buf_free(&lines);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +197,7 @@ int main(void)
 		cmocka_unit_test(knows_what_clients_reject),
 		cmocka_unit_test(bounds_what_it_reads),
 		cmocka_unit_test(checks_requests),
+		cmocka_unit_test(writes_headers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
