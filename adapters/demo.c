@@ -430,7 +430,7 @@ int demo_main(int argc, char **argv)
 		return demo_run();
 	if (argc == 2 && strcmp(argv[1], "--server") == 0)
 		return demo_server_run();
-	bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+	bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 	fputs(usage, help ? stdout : stderr);
 	return help ? 0 : USAGE_STATUS;
 }

@@ -18,6 +18,7 @@ static const char usage[] =
 	"       mcp-valet explain [--policy FILE] tool|prompt|resource NAME\n"
 	"                                                 show what the policy decides for one name\n"
 	"       mcp-valet policy-man, policy-schema       write the reference of the policy file: mdoc, JSON Schema\n"
+	"       mcp-valet help                            show this, as -h and --help do after any command\n"
 	"\n"
 	"  --listen ADDR        serve Streamable HTTP: 127.0.0.1:8080, [::1]:8080, unix:/path, or systemd,\n"
 	"                       the socket that systemd passes (default: stdio)\n"
@@ -34,7 +35,7 @@ static const char usage[] =
 	"  --file FILE          report, suggest-policy: from a file that --json wrote\n"
 	"  --log-level LEVEL    error, warning, info (default) or debug; the log goes to standard error\n"
 	"  --log-format FORMAT  text (default) or json\n"
-	"  --help, --version\n";
+	"  -h, --help, --version\n";
 
 enum option_key {
 	OPTION_LISTEN = 256,
@@ -155,6 +156,7 @@ static int take_option(struct options *options, int key, char *const argv[], str
 		options->with_answers = true;
 		return 0;
 	case OPTION_HELP:
+	case 'h':
 		options->command = COMMAND_HELP;
 		return 0;
 	case OPTION_VERSION:
@@ -174,7 +176,7 @@ static int take_options(struct options *options, const struct option *known, int
 	int key, status;
 	opterr = 0;
 	optind = 0; /* glibc: start anew */
-	while ((key = getopt_long(argc, argv, "+:", known, NULL)) != -1) {
+	while ((key = getopt_long(argc, argv, "+:h", known, NULL)) != -1) {
 		status = take_option(options, key, argv, error);
 		if (status)
 			return status;
@@ -280,6 +282,12 @@ static int parse_demo(struct options *options, int argc, char **argv, struct err
 	return 0;
 }
 
+static int parse_help(struct options *options, int argc, char **argv, struct error *error)
+{
+	(void)options, (void)argc, (void)argv, (void)error;
+	return 0; /* of whatever: there is one text */
+}
+
 static int parse_bare(struct options *options, int argc, char **argv, struct error *error)
 {
 	int status = take_options(options, no_options, argc, argv, error);
@@ -302,6 +310,7 @@ static const struct {
 	{"explain", COMMAND_EXPLAIN, parse_explain},
 	{"policy-man", COMMAND_POLICY_MAN, parse_bare},
 	{"policy-schema", COMMAND_POLICY_SCHEMA, parse_bare},
+	{"help", COMMAND_HELP, parse_help},
 };
 
 int options_parse(struct options *options, int argc, char **argv, struct error *error)

@@ -1,4 +1,4 @@
-/* Lists that a server gave, kept for `cache.keep`, so that many clients that look at them do not all make the server list
+/* Lists that a server gave, kept for `deadlines.lists`, so that many clients that look at them do not all make the server list
  * them again. Each session has its own: what it holds is of one principal and one set of capabilities. */
 #ifndef MCP_VALET_LIST_CACHE_H
 #define MCP_VALET_LIST_CACHE_H

@@ -28,9 +28,14 @@ valet() {
 	[[ "$output" =~ ^mcp-valet\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
 	valet --log-level debug --help
 	[ "$status" -eq 0 ]
-	valet keygen --help
-	[ "$status" -eq 0 ]
-	[[ "$output" == usage:* ]]
+	for words in 'keygen --help' 'report -h' 'demo --help' 'demo -h' help 'help report' -h; do
+		# shellcheck disable=SC2086 # words
+		valet $words
+		echo "$words: $status $output $stderr"
+		[ "$status" -eq 0 ]
+		[[ "$output" == usage:* ]]
+		[ -z "$stderr" ]
+	done
 }
 
 @test "help that cannot be written is an error" {

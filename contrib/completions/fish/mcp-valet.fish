@@ -14,7 +14,7 @@ function __mcp_valet_server
 end
 
 function __mcp_valet_serves
-    __mcp_valet_before_dashes; and not __fish_seen_subcommand_from demo keygen decode-state report suggest-policy check-policy explain policy-man policy-schema
+    __mcp_valet_before_dashes; and not __fish_seen_subcommand_from demo keygen decode-state report suggest-policy check-policy explain policy-man policy-schema help
 end
 
 complete -c mcp-valet -f
@@ -29,6 +29,7 @@ complete -c mcp-valet -n __fish_is_first_token -a check-policy -d 'check a polic
 complete -c mcp-valet -n __fish_is_first_token -a explain -d 'show what the policy decides for one name'
 complete -c mcp-valet -n __fish_is_first_token -a policy-man -d 'write the reference of the policy file in mdoc'
 complete -c mcp-valet -n __fish_is_first_token -a policy-schema -d 'write the JSON Schema of the policy file'
+complete -c mcp-valet -n __fish_is_first_token -a help -d 'show a summary of the commands and options'
 
 complete -c mcp-valet -n __mcp_valet_serves -l listen -x -a systemd -d 'serve Streamable HTTP there'
 complete -c mcp-valet -n __mcp_valet_serves -l path -x -d 'path of the MCP endpoint'
@@ -44,7 +45,7 @@ complete -c mcp-valet -n __mcp_valet_before_dashes -l answers -d 'decode-state: 
 complete -c mcp-valet -n __mcp_valet_before_dashes -l json -d 'report: as JSON'
 complete -c mcp-valet -n __mcp_valet_before_dashes -l html -d 'report: as one page of HTML'
 complete -c mcp-valet -n __mcp_valet_before_dashes -l file -rF -d 'report: from a file that --json wrote'
-complete -c mcp-valet -n __mcp_valet_before_dashes -l help -d 'show a summary of the options'
+complete -c mcp-valet -n __mcp_valet_before_dashes -l help -s h -d 'show a summary of the commands and options'
 complete -c mcp-valet -n __mcp_valet_serves -l version -d 'show the version'
 
 complete -c mcp-valet -n '__fish_seen_subcommand_from demo' -l server -d 'be the legacy server of the demonstration'
