@@ -70,6 +70,10 @@ static struct span header_of(const struct buf *header)
 static void decide(struct proxy *proxy, enum policy_era era, bool is_sure)
 {
 	struct undecided *undecided;
+	if (proxy->policy->upstream.era != POLICY_ERA_AUTO) { /* a new policy names it */
+		era = proxy->policy->upstream.era;
+		is_sure = true;
+	}
 	proxy->era = era;
 	proxy_log(proxy, LOG_INFO, "era", "the server is %s%s", era == POLICY_ERA_MODERN ? "modern" : "legacy",
 		is_sure ? "" : ", as long as it cannot be asked");
