@@ -70,6 +70,10 @@ static struct span header_of(const struct buf *header)
 static void decide(struct proxy *proxy, enum policy_era era, bool is_sure)
 {
 	struct undecided *undecided;
+	if (proxy->policy->upstream.era != POLICY_ERA_AUTO) { /* a new policy names it */
+		era = proxy->policy->upstream.era;
+		is_sure = true;
+	}
 	proxy->era = era;
 	proxy_log(proxy, LOG_INFO, "era", "the server is %s%s", era == POLICY_ERA_MODERN ? "modern" : "legacy",
 		is_sure ? "" : ", as long as it cannot be asked");
@@ -204,7 +208,8 @@ static void cancel(struct proxy *proxy, const struct client *client, const struc
 {
 	struct undecided *undecided;
 	struct span id;
-	if (!client->cancels_by_message || !json_string_is(message->method, "notifications/cancelled") ||
+	if (TAILQ_EMPTY(&proxy->undecided) || !client->cancels_by_message ||
+		!json_string_is(message->method, "notifications/cancelled") ||
 		!json_get(message->params, &message->index, "requestId", &id))
 		return;
 	TAILQ_FOREACH (undecided, &proxy->undecided, link)
@@ -217,11 +222,10 @@ static void cancel(struct proxy *proxy, const struct client *client, const struc
 bool era_defers(struct proxy *proxy, struct client *client, const struct message *message, struct span whole,
 	const struct request_headers *headers)
 {
-	if (proxy->era != POLICY_ERA_AUTO || proxy->shutting_down || relay_owns(proxy, client, message, headers))
-		return false;
 	if (message->kind == MESSAGE_NOTIFICATION)
-		cancel(proxy, client, message);
-	if (message->kind != MESSAGE_REQUEST)
+		cancel(proxy, client, message); /* whatever became of the proxy since the request came */
+	if (message->kind != MESSAGE_REQUEST || proxy->era != POLICY_ERA_AUTO || proxy->shutting_down ||
+		relay_owns(proxy, client, message, headers))
 		return false;
 	if (proxy->undecided_count >= proxy->policy->limits.exchanges) {
 		exchange_reject(

@@ -380,7 +380,7 @@ void model_responded(struct party *party, struct ask *ask, int http_status, stru
 		plan_on_task(plan, ask);
 	} else if (!result.ptr) {
 		on_error(plan, get_response(ask, "error"));
-	} else if (json_string_is(get(result, "resultType"), "input_required")) {
+	} else if (json_string_is(get(result, "resultType"), "input_required") && ledger_has_rounds(ask->job->method)) {
 		on_round(plan, result);
 		if (!is_benign(world) && chance(world, 10)) /* the response was lost on its way */
 			repeat_later(plan);

@@ -81,7 +81,7 @@ static void on_finish(struct client *client)
 static bool on_header(const struct client *client, const char *name, struct span *value)
 {
 	const struct party *party = container_of(client, struct party, client);
-	const char *text = strcmp(name, "mcp-session-id") == 0	? party->dialog->session_id
+	const char *text = strcmp(name, "mcp-session-id") == 0	? party->session_id
 			   : strcmp(name, "last-event-id") == 0 ? party->last_event_id
 								: NULL;
 	if (text)
@@ -111,6 +111,7 @@ static struct party *dialog_party(struct dialog *dialog)
 		return dialog->pipe;
 	struct party *party = party_new(dialog->world, dialog->principal, dialog->over_http);
 	party->dialog = dialog;
+	party->session_id = dialog->session_id;
 	client_init(&party->client, dialog->over_http ? &http_ops : &pipe_ops);
 	if (!dialog->over_http)
 		dialog->pipe = party;
@@ -159,6 +160,15 @@ struct parcel *parcel_add(struct world *world, struct parcel **list, struct span
 	return parcel;
 }
 
+struct parcel *parcel_add_up(struct dialog *dialog, struct ask *ask, struct span text)
+{
+	struct parcel *parcel = parcel_add(dialog->world, &dialog->up, text);
+	bool opens = ask && strcmp(ask->job->method, "initialize") == 0;
+	parcel->ask = ask;
+	parcel->strayed = dialog->over_http && !dialog->session_id && !opens;
+	return parcel;
+}
+
 enum received dialog_give(struct party *party, struct span text)
 {
 	static const struct request_headers headers = {.protocol_version = {"2025-06-18", 10}};
@@ -176,7 +186,7 @@ struct ask *dialog_ask(struct dialog *dialog, struct job *job)
 void dialog_say(struct dialog *dialog, struct span text)
 {
 	struct party *party = dialog_party(dialog);
-	parcel_add(dialog->world, &dialog->up, text);
+	parcel_add_up(dialog, NULL, text);
 	(void)dialog_give(party, text);
 	if (dialog->over_http)
 		party_vanish(party);

@@ -13,6 +13,7 @@ struct parcel {
 	struct span text;
 	struct ask *ask; /* from the client: that it is, or NULL */
 	bool crossed;
+	bool strayed;		/* over HTTP: it named no session, and does not open one */
 	bool dropped;		/* the server did not read */
 	uint64_t stream, event; /* to the client, over HTTP: its number once one was seen, or 0 */
 	bool seen;		/* the client has it */
@@ -56,5 +57,7 @@ void dialog_misses(struct dialog *dialog, uint64_t stream, uint64_t after);
 enum received dialog_give(struct party *party, struct span text);
 
 struct parcel *parcel_add(struct world *world, struct parcel **list, struct span text);
+/* A message of the client, about to be given: a request, or (NULL) none. */
+struct parcel *parcel_add_up(struct dialog *dialog, struct ask *ask, struct span text);
 
 #endif

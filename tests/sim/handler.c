@@ -411,8 +411,7 @@ static void plan_handler(struct handler *handler)
 {
 	struct world *world = handler->server->link->world;
 	const struct nature *nature = nature_of(handler->server->link);
-	bool asks = strcmp(handler->method, "tools/call") == 0 || strcmp(handler->method, "prompts/get") == 0 ||
-		    strcmp(handler->method, "resources/read") == 0;
+	bool asks = ledger_has_rounds(handler->method);
 	int64_t rounds = !asks ? 0 : chance(world, 25) ? 0 : choose(world, 1, 4);
 	add_step(handler, STEP_SLEEP, chance(world, 70) ? choose(world, 0, 30) : choose(world, 0, 4000));
 	for (int64_t i = 0; i < rounds; i++) {

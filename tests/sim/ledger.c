@@ -55,6 +55,12 @@ struct question *ledger_marked(struct ledger *ledger, unsigned mark, const struc
 	return mark && mark <= ledger->question_count ? ledger->questions[mark] : NULL;
 }
 
+bool ledger_has_rounds(const char *method)
+{
+	return strcmp(method, "tools/call") == 0 || strcmp(method, "prompts/get") == 0 ||
+	       strcmp(method, "resources/read") == 0;
+}
+
 bool ledger_is_loose(const struct question *question)
 {
 	const struct job *job = question->job;

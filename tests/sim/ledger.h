@@ -113,6 +113,8 @@ struct ledger {
 
 void ledger_init(struct world *world);
 struct job *ledger_job(struct world *world, unsigned principal, const char *method, const char *name);
+/* Whether a result may ask for input (basic/patterns/mrtr). */
+bool ledger_has_rounds(const char *method);
 struct question *ledger_question(struct link *link, struct job *job, enum policy_kind kind);
 struct answer *ledger_answer(struct ask *ask, struct span key);
 /* A legacy client's. */

@@ -315,9 +315,7 @@ static void check_result(struct ask *ask, struct span result)
 		check_complete(ask, result);
 		take_final(ask);
 	} else if (json_string_is(type, "input_required")) {
-		const char *method = ask->job->method;
-		if (strcmp(method, "tools/call") != 0 && strcmp(method, "prompts/get") != 0 &&
-			strcmp(method, "resources/read") != 0)
+		if (!ledger_has_rounds(ask->job->method))
 			fail_ask(ask, "invariant 8: a round for a method that has none");
 		take_round(ask, result);
 	} else {

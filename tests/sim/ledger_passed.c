@@ -43,11 +43,14 @@ static void begin_job(struct link *link, struct sent *sent, struct job *job)
 
 /* Up a relay. */
 
-/* Finds the parcel that this is. What came before it has crossed, was not taken, or was answered by the core. */
+/* Finds the parcel that this is. What came before it has crossed, was not taken, or was answered by the core; what named no
+ * session has no place in it. */
 static struct parcel *cross_up(struct link *link, struct span text)
 {
 	struct dialog *dialog = link->dialog;
 	for (struct parcel *parcel = dialog->up; parcel; parcel = parcel->next) {
+		if (parcel->strayed)
+			continue;
 		if (!parcel->crossed && span_equal(parcel->text, text)) {
 			parcel->crossed = true;
 			return parcel;

@@ -79,8 +79,9 @@ void modern_ask(struct handler *handler)
 	struct link *link = handler->server->link;
 	struct buf out = {0};
 	handler->waiting = true;
-	handler->state =
-		arena_printf(&link->world->arena, "\"h%llu-%u\"", (unsigned long long)handler->id, handler->at);
+	/* The state of an earlier connection must not be that of another call in this one. */
+	handler->state = arena_printf(
+		&link->world->arena, "\"h%u-%llu-%u\"", link->number, (unsigned long long)handler->id, handler->at);
 	for (const struct pending *pending = handler->server->pending; pending; pending = pending->next)
 		if (pending->handler == handler)
 			buf_printf(&out, "%s%s:%.*s", out.len ? "," : "", pending->question->id,

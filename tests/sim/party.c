@@ -166,7 +166,7 @@ static void enter(struct ask *ask)
 static void send_plain(struct ask *ask)
 {
 	struct span text = ask_write_plain(ask);
-	parcel_add(ask->world, &ask->party->dialog->up, text)->ask = ask;
+	parcel_add_up(ask->party->dialog, ask, text);
 	if (dialog_give(ask->party, text) == RECEIVED_NOTIFICATION)
 		world_fail(ask->world, "a request was taken for a notification: %.*s", (int)text.len, text.ptr);
 }

@@ -17,7 +17,8 @@ struct party {
 	bool reads;		   /* it is a GET */
 	struct party *resumes;	   /* whose stream it reads, or NULL */
 	bool finished;		   /* the core has hung up */
-	const char *last_event_id; /* a header, or NULL */
+	const char *session_id;	   /* a header, or NULL: what its dialog was called when it began */
+	const char *last_event_id; /* the same */
 	uint64_t event;		   /* the newest that came here, or 0 */
 	const char *event_id;	   /* its id */
 	const char *first_event_id;

@@ -7,10 +7,11 @@
 
 static char heard[MAX_TEXT]; /* the newest response */
 
-/* Answers at once, but not one tool. */
+/* Answers at once, but not one tool, and not what it is. */
 static void serve(struct link *link, uint64_t request_id, struct span text)
 {
-	if (request_id && !memmem(text.ptr, text.len, "\"silent\"", 8))
+	if (request_id && !memmem(text.ptr, text.len, "\"silent\"", 8) &&
+		!memmem(text.ptr, text.len, "\"server/discover\"", 17))
 		say(link, request_id, "{\"jsonrpc\":\"2.0\",\"id\":%llu.0,\"result\":{}}",
 			(unsigned long long)request_id);
 }
@@ -84,6 +85,34 @@ static void ready_again(void **state)
 	client_gone(around.proxy, &client);
 }
 
+static void reload(const char *text)
+{
+	struct error error;
+	struct policy *policy = policy_parse(span_of(text), "test", stderr, &error);
+	struct keyring *keys = keyring_random(&env);
+	assert_non_null(policy);
+	proxy_reload(around.proxy, policy, keys);
+	policy_unref(policy);
+	keyring_unref(keys);
+}
+
+/* While the server is asked for its era, a new policy names it. */
+static void era_named(void **state)
+{
+	struct client client = {0};
+	(void)state;
+	client_init(&client, &pipe_ops);
+	reload("version: 1\nupstream: { era: auto }\n");
+	call(&client, "1", "t");
+	assert_string_equal(heard, "");
+	reload("version: 1\nupstream: { era: modern }\n");
+	advance(10000);
+	assert_string_equal(heard, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+	call(&client, "2", "t");
+	assert_string_equal(heard, "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+	client_gone(around.proxy, &client);
+}
+
 static struct view_session seen;
 
 static void see(void *ctx, const struct view_session *session)
@@ -111,6 +140,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(ready_again, begin, end),
+		cmocka_unit_test_setup_teardown(era_named, begin, end),
 		cmocka_unit_test_setup_teardown(status_page, begin, end),
 	};
 	if (sodium_init() < 0)
