@@ -60,7 +60,7 @@ struct metrics {
 	uint64_t sessions_lost, handshakes_repeated;
 	uint64_t client_bytes_in, client_bytes_out, server_bytes_in, server_bytes_out;
 	uint64_t wait_buckets[METRICS_BUCKETS + 1], wait_ms; /* the last one: everything above */
-	bool unreachable;				     /* the newest attempt at a session failed */
+	int64_t unreachable_until_ms; /* the newest attempt at a session failed, and how long that counts; 0 */
 };
 
 void metrics_free(struct metrics *metrics);

@@ -176,5 +176,7 @@ const char *proxy_unready(const struct proxy *proxy)
 {
 	if (proxy->shutting_down)
 		return "shutting down";
-	return proxy->metrics.unreachable ? "the newest session with the server could not be opened" : NULL;
+	return proxy_now(proxy) < proxy->metrics.unreachable_until_ms
+		       ? "the newest session with the server could not be opened"
+		       : NULL;
 }

@@ -344,7 +344,7 @@ void relay_on_opened(struct relay *relay, const char *version)
 	free(relay->version);
 	relay->version = version ? strdup(version) : NULL;
 	session_set_ready(session);
-	session->proxy->metrics.unreachable = false; /* whatever its era */
+	session->proxy->metrics.unreachable_until_ms = 0; /* whatever its era */
 	session_log(session, LOG_INFO, "session-ready", "of a legacy client, protocol revision %s",
 		relay->version ? relay->version : "unknown");
 }

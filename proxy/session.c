@@ -197,6 +197,12 @@ static void lose_calls(struct call_list *list, int http_status, const char *why)
 		call_on_session_lost(call, http_status, why);
 }
 
+/* Not for longer: where readiness decides who gets requests, nothing else would try again. */
+static void doubt_server(struct proxy *proxy)
+{
+	proxy->metrics.unreachable_until_ms = proxy_now(proxy) + proxy->policy->deadlines.restart_ms;
+}
+
 void session_on_lost(struct session *session, int http_status, const char *why)
 {
 	if (session->state == SESSION_DEAD)
@@ -205,7 +211,9 @@ void session_on_lost(struct session *session, int http_status, const char *why)
 	if (!session->ops)
 		era_doubt(session->proxy);
 	session->proxy->metrics.sessions_lost++;
-	session->proxy->metrics.unreachable |= session->state < SESSION_READY;
+	/* A server that refuses credentials (401, 403) is there. */
+	if (session->state < SESSION_READY && http_status != 401 && http_status != 403)
+		doubt_server(session->proxy);
 	session->upstream = NULL;
 	bury(session);
 	if (session->ops)
@@ -292,7 +300,7 @@ static void give_up(struct session *session, const struct error *error)
 {
 	session_log(session, LOG_WARNING, "session-failed", "%s", error->text);
 	session->proxy->metrics.sessions_lost++;
-	session->proxy->metrics.unreachable = true;
+	doubt_server(session->proxy);
 	bury(session);
 }
 
@@ -342,7 +350,7 @@ void session_set_ready(struct session *session)
 	session->state = SESSION_READY;
 	/* A modern session is ready before anything was said. */
 	if (!session->modern)
-		session->proxy->metrics.unreachable = false;
+		session->proxy->metrics.unreachable_until_ms = 0;
 	timer_cancel(&session->proxy->timers, &session->timer);
 }
 

@@ -294,7 +294,7 @@ static void on_message(struct session *session, const struct message *message, s
 	if (!through->answers && !session->proxy->upstream->has_streams)
 		session->proxy->upstream->establish(session->upstream, "2026-07-28");
 	through->answers = true;
-	session->proxy->metrics.unreachable = false;
+	session->proxy->metrics.unreachable_until_ms = 0;
 	if (message->kind == MESSAGE_RESPONSE)
 		on_response(through, message);
 	else if (message->kind == MESSAGE_NOTIFICATION)

@@ -54,7 +54,7 @@ static void on_respond(struct client *client, int http_status, struct buf *messa
 {
 	struct span result, state;
 	(void)client;
-	assert_true(http_status == 200 || http_status == 400);
+	assert_true(http_status == 200 || http_status == 400 || http_status == 401);
 	world.responses++;
 	if (json_get(buf_span(message), NULL, "result", &result) && json_get(result, NULL, "requestState", &state))
 		snprintf(world.state, sizeof(world.state), "%.*s", (int)state.len, state.ptr);
@@ -189,6 +189,26 @@ static void what_cannot_be_known_yet_is_not_shown(void **state)
 	end();
 }
 
+/* Who gets no requests opens no sessions, so a failure must not count for ever; and whoever has no credentials must not take
+ * the server from the others. */
+static void a_failed_session_counts_for_a_while(void **state)
+{
+	(void)state;
+	begin();
+	world.is_mute = true;
+	call("ask", "");
+	session_on_lost(around.links[0].session, 401, "it wants credentials");
+	assert_null(proxy_unready(around.proxy));
+	call("ask", "");
+	session_on_lost(around.links[1].session, 0, "it cannot be started");
+	assert_non_null(proxy_unready(around.proxy));
+	around.now_ms += 29999; /* deadlines.restart */
+	assert_non_null(proxy_unready(around.proxy));
+	around.now_ms += 1;
+	assert_null(proxy_unready(around.proxy));
+	end();
+}
+
 /* The metrics. */
 
 static void must_have(const struct buf *text, const char *line)
@@ -314,6 +334,7 @@ int main(void)
 		cmocka_unit_test(parked_calls_are_shown),
 		cmocka_unit_test(sessions_are_shown),
 		cmocka_unit_test(what_cannot_be_known_yet_is_not_shown),
+		cmocka_unit_test(a_failed_session_counts_for_a_while),
 		cmocka_unit_test(metrics_tell_what_happened),
 		cmocka_unit_test(buckets_add_up),
 		cmocka_unit_test(report_tells_what_was_asked),
