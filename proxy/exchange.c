@@ -4,39 +4,14 @@
 #include "proxy/client_task.h"
 #include "proxy/era.h"
 #include "proxy/json_write.h"
-#include "proxy/logging.h"
-#include "proxy/mirror.h"
 #include "proxy/relay.h"
+#include "proxy/request_check.h"
 #include "proxy/subscription.h"
 #include "proxy/through.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char supported_versions[] = "{\"supported\":[\"2026-07-28\"]}";
-
-/* A refusal on the way to a checked request. */
-struct refusal {
-	int http_status;
-	int code;
-	char text[320];
-	struct buf data; /* JSON text, or empty */
-};
-
-static bool refuse(struct refusal *refusal, int http_status, int code, const char *format, ...) PRINTF_LIKE(4, 5);
-
-static bool refuse(struct refusal *refusal, int http_status, int code, const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	vsnprintf(refusal->text, sizeof(refusal->text), format, args);
-	va_end(args);
-	refusal->http_status = http_status;
-	refusal->code = code;
-	return false;
-}
 
 void client_init(struct client *client, const struct face_ops *ops)
 {
@@ -230,152 +205,6 @@ void client_gone(struct proxy *proxy, struct client *client)
 	relay_on_client_gone(client);
 }
 
-/* The checks, in the order in which a client needs to hear of them. */
-
-/* A member that must occur at most once; which of two counts would be a guess. */
-struct field {
-	const char *key;
-	struct span *value;
-};
-
-/* Takes all fields in one walk: a message has a dozen, and each is looked for in every request. */
-static bool take(struct refusal *refusal, struct span object, const struct json_index *index,
-	const struct field *fields, size_t count)
-{
-	struct json_walk walk = {0};
-	struct json_member member;
-	for (size_t i = 0; i < count; i++)
-		*fields[i].value = (struct span){0};
-	if (json_type(object) == JSON_OBJECT)
-		walk = json_walk(object, index);
-	while (json_next_member(&walk, &member))
-		for (size_t i = 0; i < count; i++) {
-			if (!json_key_is(member.key, fields[i].key))
-				continue;
-			if (fields[i].value->ptr)
-				return refuse(refusal, 400, RPC_INVALID_PARAMS, "%s occurs twice", fields[i].key);
-			*fields[i].value = member.value;
-			break;
-		}
-	return true;
-}
-
-static bool check_meta(struct refusal *refusal, struct request *request, struct span *version)
-{
-	struct span meta, level;
-	const struct field outer = {"_meta", &meta};
-	const struct field fields[] = {
-		{"io.modelcontextprotocol/protocolVersion", version},
-		{"io.modelcontextprotocol/clientCapabilities", &request->capabilities},
-		{"io.modelcontextprotocol/clientInfo", &request->client_info},
-		{"progressToken", &request->progress_token},
-		{"traceparent", &request->trace_parent},
-		{"io.modelcontextprotocol/logLevel", &level},
-	};
-	if (!take(refusal, request->params, request->index, &outer, 1))
-		return false;
-	if (!meta.ptr || json_type(meta) != JSON_OBJECT)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params._meta is missing");
-	if (!take(refusal, meta, NULL, fields, sizeof(fields) / sizeof(fields[0])))
-		return false;
-	if (!version->ptr || json_type(*version) != JSON_STRING)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS,
-			"params._meta[\"io.modelcontextprotocol/protocolVersion\"] is missing");
-	if (!request->capabilities.ptr)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS,
-			"params._meta[\"io.modelcontextprotocol/clientCapabilities\"] is missing");
-	request->log_level = LOGGING_NONE;
-	if (level.ptr && !logging_read_level(level, &request->log_level))
-		return refuse(refusal, 400, RPC_INVALID_PARAMS,
-			"params._meta[\"io.modelcontextprotocol/logLevel\"] is no log level");
-	if (request->client_info.ptr && json_type(request->client_info) != JSON_OBJECT)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS, "clientInfo is not an object");
-	if (request->progress_token.ptr && json_type(request->progress_token) != JSON_STRING &&
-		json_type(request->progress_token) != JSON_NUMBER)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS, "progressToken is neither a string nor a number");
-	return true;
-}
-
-static bool check_header(struct refusal *refusal, const char *name, struct span header, struct span body)
-{
-	if (!header.ptr)
-		return refuse(refusal, 400, RPC_HEADER_MISMATCH, "Header mismatch: the %s header is missing", name);
-	if (!mirror_says(header, body))
-		return refuse(refusal, 400, RPC_HEADER_MISMATCH,
-			"Header mismatch: the %s header does not match the body", name);
-	return true;
-}
-
-static bool check_version(struct refusal *refusal, struct span version, const struct request_headers *headers)
-{
-	if (headers && !check_header(refusal, "MCP-Protocol-Version", headers->protocol_version, version))
-		return false;
-	if (json_string_is(version, "2026-07-28"))
-		return true;
-	buf_add_text(&refusal->data, "{\"supported\":[\"2026-07-28\"],\"requested\":");
-	buf_add_span(&refusal->data, version);
-	buf_add_text(&refusal->data, "}");
-	return refuse(refusal, 400, RPC_UNSUPPORTED_VERSION, "Unsupported protocol version");
-}
-
-static bool check_name(struct refusal *refusal, struct request *request, const struct request_headers *headers)
-{
-	const char *member = request->method->name_member;
-	if (!member)
-		return true;
-	const struct field name = {member, &request->name};
-	if (!take(refusal, request->params, request->index, &name, 1))
-		return false;
-	if (!request->name.ptr || json_type(request->name) != JSON_STRING)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.%s is not a string", member);
-	if (json_count(request->params, request->index, member) > 1)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.%s occurs again in another spelling", member);
-	return !headers || check_header(refusal, "Mcp-Name", headers->name, request->name);
-}
-
-static bool check_retry(struct refusal *refusal, struct request *request)
-{
-	const struct field fields[] = {
-		{"requestState", &request->request_state},
-		{"inputResponses", &request->input_responses},
-	};
-	if (!take(refusal, request->params, request->index, fields, sizeof(fields) / sizeof(fields[0])))
-		return false;
-	if (request->request_state.ptr && json_type(request->request_state) != JSON_STRING)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.requestState is not a string");
-	if (request->input_responses.ptr && json_type(request->input_responses) != JSON_OBJECT)
-		return refuse(refusal, 400, RPC_INVALID_PARAMS, "params.inputResponses is not an object");
-	return true;
-}
-
-static bool check_request(struct refusal *refusal, struct request *request, const struct proxy *proxy,
-	const struct message *message, const struct request_headers *headers)
-{
-	struct span version = {0};
-	/* A client of an earlier revision opens with this; the versions help it to understand. */
-	if (json_string_is(message->method, "initialize"))
-		buf_add_text(&refusal->data, supported_versions);
-	if (headers && !headers->protocol_version.ptr)
-		return refuse(refusal, 400, RPC_HEADER_MISMATCH,
-			"Header mismatch: the MCP-Protocol-Version header is missing");
-	if (!check_meta(refusal, request, &version))
-		return false;
-	buf_free(&refusal->data);
-	if (!check_version(refusal, version, headers) ||
-		(headers && !check_header(refusal, "Mcp-Method", headers->method, message->method)))
-		return false;
-	request->method = method_find(message->method);
-	if (!request->method || (request->method->of_tasks && !client_tasks_offered(proxy))) {
-		if (json_string_is(message->method, "initialize"))
-			buf_add_text(&refusal->data, supported_versions);
-		return refuse(refusal, 404, RPC_METHOD_NOT_FOUND, "Method not found");
-	}
-	if (!check_name(refusal, request, headers))
-		return false;
-	bool brings_answers = request->method->may_ask || request->method->id == METHOD_TASKS_UPDATE;
-	return !brings_answers || check_retry(refusal, request);
-}
-
 /* What is done with a message. */
 
 static void reject(struct client *client, struct span id, int http_status, int code, const char *text, struct span data)
@@ -441,26 +270,6 @@ static void start(
 		call_start(exchange, request);
 }
 
-/* The headers that mirror the body are trusted by others on the way, so they must be true for a modern server, too. */
-static bool check_mirrors(struct refusal *refusal, const struct message *message, const struct request_headers *headers)
-{
-	const struct method *method = method_find(message->method);
-	struct span meta = {0}, value = {0};
-	if (!headers)
-		return true;
-	json_get(message->params, &message->index, "_meta", &meta);
-	if (json_get(meta, NULL, "io.modelcontextprotocol/protocolVersion", &value) &&
-		!check_header(refusal, "MCP-Protocol-Version", headers->protocol_version, value))
-		return false;
-	if (!check_header(refusal, "Mcp-Method", headers->method, message->method))
-		return false;
-	/* A modern server may be content with tasks that are not named in the header. */
-	if (!method || !method->name_member || (method->of_tasks && !headers->name.ptr))
-		return true;
-	return !json_get(message->params, &message->index, method->name_member, &value) ||
-	       check_header(refusal, "Mcp-Name", headers->name, value);
-}
-
 static void pass_through(struct proxy *proxy, struct client *client, const struct message *message)
 {
 	struct span meta, token;
@@ -497,8 +306,8 @@ static enum received on_request(struct proxy *proxy, struct client *client, cons
 	struct refusal refusal = {0};
 	struct request request = {.params = message->params, .index = &message->index};
 	bool is_modern = proxy->era == POLICY_ERA_MODERN;
-	bool accepted = is_modern ? check_mirrors(&refusal, message, headers)
-				  : check_request(&refusal, &request, proxy, message, headers);
+	bool accepted = is_modern ? request_check_mirrors(&refusal, message, headers)
+				  : request_check(&refusal, &request, proxy, message, headers);
 	if (accepted && is_modern) {
 		pass_through(proxy, client, message);
 	} else if (accepted) {
@@ -545,7 +354,7 @@ enum received proxy_receive(
 	if (message.kind == MESSAGE_REQUEST)
 		return on_request(proxy, client, &message, headers);
 	struct refusal refusal = {0};
-	if (headers && headers->method.ptr && !check_header(&refusal, "Mcp-Method", headers->method, message.method)) {
+	if (headers && headers->method.ptr && !request_check_method(&refusal, message.method, headers)) {
 		reject(client, none, refusal.http_status, refusal.code, refusal.text, none);
 		return RECEIVED_INVALID;
 	}

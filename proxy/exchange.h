@@ -1,8 +1,8 @@
 /* An exchange: one downstream request and its one response (invariant 1).
  *
- * exchange.c takes requests apart and checks them as 2026-07-28 demands (basic/index "_meta", transports/streamable-http
- * "Server Validation"); the call that an exchange waits for answers it through exchange_respond(). It is on its client's
- * list from the first byte to the response, and on its call's list while it waits for the call. */
+ * A request becomes one when request_check.h has found nothing wrong with it; the call that an exchange waits for answers it
+ * through exchange_respond(). It is on its client's list from the first byte to the response, and on its call's list while it
+ * waits for the call. */
 #ifndef MCP_VALET_EXCHANGE_H
 #define MCP_VALET_EXCHANGE_H
 
