@@ -128,6 +128,13 @@ static struct wire *wire_new(struct plain_transfer *transfer)
 	return wire;
 }
 
+/* Whether nothing came since the last response: what the loop has not told yet is an end, or would be taken for the answer. */
+static bool is_quiet(const struct wire *wire)
+{
+	char byte;
+	return recv(wire->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
 static void add_unused(struct wire *wire, struct wire_list *list)
 {
 	wire->transfer = NULL;
@@ -139,6 +146,19 @@ static void remove_unused(struct wire *wire)
 {
 	TAILQ_REMOVE(wire->drains ? &wire->plain->draining : &wire->plain->idle, wire, link);
 	wire->plain->unused_count--;
+}
+
+/* One to be used again, or NULL. */
+static struct wire *take_idle(struct http_plain *plain)
+{
+	struct wire *wire;
+	while ((wire = TAILQ_FIRST(&plain->idle))) {
+		remove_unused(wire);
+		if (is_quiet(wire))
+			return wire;
+		wire_free(wire);
+	}
+	return NULL;
 }
 
 /* After a complete response: for the next request, if the server agrees. */
@@ -490,9 +510,8 @@ struct http_transfer *http_plain_start(struct http_plain *plain, const struct ht
 	transfer->body = body;
 	TAILQ_INSERT_TAIL(&plain->transfers, transfer, link);
 	write_head(transfer, request, path);
-	struct wire *wire = buf_ok(&transfer->head) ? TAILQ_FIRST(&plain->idle) : NULL;
+	struct wire *wire = buf_ok(&transfer->head) ? take_idle(plain) : NULL;
 	if (wire) {
-		remove_unused(wire);
 		wire->transfer = transfer;
 		transfer->wire = wire;
 		send_request(wire);

@@ -47,8 +47,8 @@ static void fail(struct post *post, int status, const char *why)
 		session_on_request_failed(upstream->session, id, status, why);
 }
 
-/* Words of the server, or ours, for a status that is no answer. */
-static void fail_with_status(struct post *post)
+/* What is no answer: our words, and the server's. */
+static void fail_with_words(struct post *post, const char *ours)
 {
 	struct span error, message;
 	char why[300];
@@ -56,10 +56,17 @@ static void fail_with_status(struct post *post)
 	struct span text = buf_span(&body);
 	if (json_get(text, NULL, "error", &error) && json_get(error, NULL, "message", &message))
 		text = message;
-	snprintf(why, sizeof(why), "the server answered HTTP %d%s%.*s", post->status, text.len ? ": " : "",
-		(int)(text.len < 200 ? text.len : 200), text.ptr ? text.ptr : "");
-	fail(post, post->status, why);
+	snprintf(why, sizeof(why), "%s%s%.*s", ours, text.len ? ": " : "", (int)(text.len < 200 ? text.len : 200),
+		text.ptr ? text.ptr : "");
+	fail(post, post->status / 100 == 2 ? 0 : post->status, why);
 	buf_free(&body);
+}
+
+static void fail_with_status(struct post *post)
+{
+	char ours[40];
+	snprintf(ours, sizeof(ours), "the server answered HTTP %d", post->status);
+	fail_with_words(post, ours);
 }
 
 static bool mentions(struct span text, const char *words)
@@ -205,12 +212,27 @@ static bool resume(struct post *post)
 	return true;
 }
 
+/* Whether a body that is all there is to come leaves its request without an answer: it is a response to another id, or an
+ * error without one, as JSON-RPC 2.0 has it where the server did not understand the request. */
+static bool answers_another(const struct post *post, struct span message)
+{
+	struct span value;
+	int64_t id;
+	if (json_get(message, NULL, "method", &value) ||
+		!(json_get(message, NULL, "result", &value) || json_get(message, NULL, "error", &value)))
+		return false;
+	return !json_get(message, NULL, "id", &value) || !json_integer(value, &id) || id < 0 ||
+	       (uint64_t)id != post->request_id;
+}
+
 /* The body of a 2xx: for a request one message, or a batch where revisions know it; otherwise of no interest. */
 static void finish_body(struct post *post)
 {
 	struct upstream *upstream = post->upstream;
 	if (upstream->mode == HTTP_MODE_SSE) {
 		post_free(post); /* "Accepted": the answer comes on the stream */
+	} else if (post->kind == UPSTREAM_REQUEST && answers_another(post, buf_span(&post->body))) {
+		fail_with_words(post, "the server answered with another id");
 	} else if (post->kind == UPSTREAM_REQUEST) {
 		struct buf body = buf_take(&post->body);
 		bool gone = upstream->session_id && says_session_is_gone(buf_span(&body));

@@ -33,6 +33,7 @@ async function server(t, onCall, listen = { port: 0, host: '127.0.0.1' }) {
           : { content: [{ type: 'text', text: `answer ${seen.calls}` }] } });
         if (message.id === undefined) socket.write(none(202));
         else if (message.method === 'tools/call') onCall(socket, message, answer, seen);
+        else if (message.method === 'initialize' && seen.onInitialize) seen.onInitialize(socket, answer);
         else socket.write(json(answer));
       }
     });
@@ -100,6 +101,21 @@ test('connections that the server closed are not used again', { timeout: 20000 }
   assert.equal(textOf((await call(valet, 'x', {})).result), 'answer 2');
 });
 
+// The first response ends where a read ends, so that the next request begins while the surplus still lies in the socket.
+test('surplus bytes behind a response answer nothing', { timeout: 20000 }, async t => {
+  const path = join(scratch(t), 's'), pad = answer => answer + ' '.repeat(65536 - json(answer).length - 2);
+  const seen = await server(t, (socket, message, answer) => socket.write(json(answer)), { path });
+  const valet = await front(t, `unix:${path}:/mcp`);
+  seen.onInitialize = (socket, answer) => {
+    assert.equal(json(pad(answer)).length, 65536);
+    process.kill(valet.pid, 'SIGSTOP');
+    socket.write(json(pad(answer)) + none(500), () => setTimeout(() => process.kill(valet.pid, 'SIGCONT'), 100));
+    seen.surplus = true;
+  };
+  assert.equal(textOf((await call(valet, 'x', {})).result), 'answer 1');
+  assert.ok(seen.surplus);
+});
+
 // What the server did not read it cannot have done.
 test('a request that a kept connection did not bring to the server is sent again, one that it did is not', { timeout: 20000 }, async t => {
   const seen = await server(t, (socket, message, answer) => {
@@ -161,3 +177,16 @@ test('a Unix socket, and one that nobody listens on', { timeout: 20000 }, async 
   const nobody = await front(t, `http://127.0.0.1:${await freePort()}/mcp`);
   assert.match((await call(nobody, 'x', {})).error.message, /Cannot connect to 127\.0\.0\.1:\d+: Connection refused/);
 });
+
+// A body is all that comes of its POST: nobody shall wait for more.
+for (const [name, spoil] of Object.entries({
+  'an error without an id': () => ({ jsonrpc: '2.0', id: null, error: { code: -32600, message: 'not understood' } }),
+  'the answer to another request': ({ id, ...rest }) => ({ ...rest, id: id + 77 }),
+}))
+  test(`a body that holds ${name} ends its request`, { timeout: 20000 }, async t => {
+    const seen = await server(t, (socket, message, answer) => socket.write(json(JSON.stringify(spoil(JSON.parse(answer))))));
+    const valet = await front(t, at(seen));
+    const started = Date.now();
+    assert.match((await call(valet, 'x', {})).error.message, /answered with another id/);
+    assert.ok(Date.now() - started < 3000);
+  });
