@@ -168,6 +168,9 @@ static void start_named(struct exchange *exchange, const struct request *request
 	call->mirrored = tool_mirrors_apply(exchange, request);
 	call->from_start =
 		call->method->id == METHOD_TOOLS_LIST && !json_get(request->params, request->index, "cursor", &cursor);
+	/* Without memory for it, the same retry is told that its state was used. */
+	if (request->lost && !call_take_ticket(call, request->lost))
+		call_log(call, LOG_ERROR, "no-memory", "the same retry will not find the call");
 	client_task_prepare(call, request);
 	call_await(call, exchange);
 	call_place(call, session, request);

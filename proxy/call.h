@@ -175,6 +175,8 @@ void call_await(struct call *call, struct exchange *exchange);
 void call_park(struct call *call);
 /* Makes the call findable by its id. */
 bool call_issue_ticket(struct call *call) MUST_CHECK;
+/* Takes the place of the lost call that it runs again: whoever sends the same retry again finds it. */
+bool call_take_ticket(struct call *call, struct call *lost) MUST_CHECK;
 /* Appends the inputRequests that are still to be answered. */
 void call_write_inputs(struct call *call, struct buf *out);
 /* Checks the answers to all open questions, and takes them if they are good. false if the exchange was told why not. */

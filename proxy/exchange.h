@@ -77,6 +77,7 @@ struct request {
 	struct span script;	     /* a rerun: the answers given before, a JSON array; or a NULL ptr */
 	uint32_t round;		     /* a rerun: the round that it comes from */
 	unsigned asked;		     /* a rerun: questions whose names were used before */
+	struct call *lost;	     /* a rerun: the call that it takes the place of, or NULL */
 };
 
 #endif

@@ -142,6 +142,17 @@ bool call_issue_ticket(struct call *call)
 	return call->ticketed;
 }
 
+bool call_take_ticket(struct call *call, struct call *lost)
+{
+	HASH_DELETE(by_ticket, lost->proxy->tickets, lost);
+	lost->ticketed = false;
+	memcpy(call->id, lost->id, sizeof(call->id));
+	call_hash(call->id, call->hash);
+	call->used_round = call->round;
+	memcpy(call->used_answers, lost->used_answers, sizeof(call->used_answers));
+	return call_issue_ticket(call);
+}
+
 static bool reserve_place(struct call *call, struct error *error)
 {
 	if (!call->counted_parked && proxy_account_park(call->proxy, call->principal, error))

@@ -170,7 +170,8 @@ static unsigned count(struct span container)
 	return n;
 }
 
-bool rerun_start(struct exchange *exchange, const struct request *request, struct span script, uint32_t round)
+bool rerun_start(
+	struct exchange *exchange, const struct request *request, struct span script, uint32_t round, struct call *lost)
 {
 	struct span value, old, open;
 	struct error error = {0};
@@ -191,6 +192,7 @@ bool rerun_start(struct exchange *exchange, const struct request *request, struc
 		struct request again = *request;
 		again.script = buf_span(&all);
 		again.round = round;
+		again.lost = lost;
 		again.asked = count(old) + count(open);
 		exchange_log(exchange, LOG_INFO, "call-rerun", "%s from round %u", request->method->name, round);
 		started = buf_ok(&all);

@@ -27,7 +27,9 @@ void rerun_write_script(const struct call *call, struct buf *out);
 bool rerun_find_answer(struct call *call, const struct input *input, struct span *answer);
 
 /* Starts the call of a retry again: from the script of its state and the answers that the retry brings. false if the
- * exchange was answered with a fault instead, and nothing is used up. */
-bool rerun_start(struct exchange *exchange, const struct request *request, struct span script, uint32_t round);
+ * exchange was answered with a fault instead, and nothing is used up. The new call takes the ticket of `lost` (or NULL), so the
+ * same retry finds it again. */
+bool rerun_start(struct exchange *exchange, const struct request *request, struct span script, uint32_t round,
+	struct call *lost);
 
 #endif

@@ -300,13 +300,14 @@ static void go_on(struct exchange *exchange, const struct request *request, cons
 	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state->expires_ms && !has_kept_answer(call)) {
 		refuse(exchange, "expired", "The request state has expired", "too late");
 	} else if (always) {
-		(void)rerun_start(exchange, request, script, state->round);
+		(void)rerun_start(exchange, request, script, state->round, NULL);
 	} else if (!call) {
 		refuse(exchange, "used", "The request state was used before", "its call is over");
 	} else if (state->round != call->round || state->round == call->used_round) {
 		refuse(exchange, "used", "The request state was used before", "other answers, or an earlier round");
 	} else if (call->lost && may_rerun && (call->state == CALL_FINISHED || call->state == CALL_ENDING)) {
-		if (rerun_start(exchange, request, script, state->round)) {
+		memcpy(call->used_answers, answers, DIGEST_BYTES);
+		if (rerun_start(exchange, request, script, state->round, call)) {
 			call->used_round = state->round;
 			buf_free(&call->outcome);
 			if (call->state == CALL_FINISHED)

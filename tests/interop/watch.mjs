@@ -17,7 +17,7 @@ function get(socketPath, path, method = 'GET') {
 // mcp-valet with an admin endpoint on a Unix socket, unless `args` say otherwise. `valet.metrics()` gives the samples by name and labels.
 export async function watched(t, command, options = {}) {
   const socket = join(scratch(t), 'admin');
-  const valet = await serve(t, command, { ...options, args: options.args ?? ['--admin', `unix:${socket}`] });
+  const valet = await serve(t, command, { ...options, args: options.args?.includes('--admin') ? options.args : ['--admin', `unix:${socket}`, ...options.args ?? []] });
   const [, address] = await until(() => /health and metrics on ([^"]+)"/.exec(valet.log), `the address in the log:\n${valet.log}`);
   valet.adminPath = socket;
   valet.adminPort = Number(address.split(':')[1]);
