@@ -29,6 +29,7 @@ void post_free(struct post *post)
 	sse_free(&post->sse);
 	buf_free(&post->body);
 	free(post->last_event_id);
+	free(post->id);
 	free(post);
 }
 
@@ -114,6 +115,18 @@ static bool may_be_http_sse(const struct post *post)
 	       (post->status == 400 || post->status == 404 || post->status == 405);
 }
 
+enum verdict { NO_ANSWER, OUR_ANSWER, ANOTHERS_ANSWER };
+
+/* Whether a message is the response to the request of this POST. Servers in JavaScript round the numbers of ids. */
+static enum verdict judge(const struct post *post, struct span message)
+{
+	struct span id, own;
+	if (!post->id || !upstream_is_response(message, &id))
+		return NO_ANSWER;
+	own = span_of(post->id);
+	return id.ptr && (json_same(id, own) || json_number(id) == json_number(own)) ? OUR_ANSWER : ANOTHERS_ANSWER;
+}
+
 static void on_event(void *arg, const struct sse_event *event)
 {
 	struct post *post = arg;
@@ -128,8 +141,8 @@ static void on_event(void *arg, const struct sse_event *event)
 	if (!event->data.len || (event->type.len && !span_is(event->type, "message")))
 		return;
 	bool gone = upstream->session_id && says_session_is_gone(event->data);
-	if (upstream_deliver(upstream, event->data, post->request_id))
-		post->answered = true;
+	post->answered |= judge(post, event->data) == OUR_ANSWER;
+	upstream_deliver(upstream, event->data, post->request_id);
 	if (gone)
 		upstream_lose(upstream, 0, "the server does not know the session any more");
 	/* After the response nothing of interest comes; without a session nothing at all. */
@@ -212,48 +225,45 @@ static bool resume(struct post *post)
 	return true;
 }
 
-/* Whether a body that is all there is to come leaves its request without an answer: it is a response to another id, or an
- * error without one, as JSON-RPC 2.0 has it where the server did not understand the request. */
-static bool answers_another(const struct post *post, struct span message)
+/* The body that a request was answered by: one message, or a batch where revisions know it. Nothing more will come. */
+static void take_answer(struct post *post)
 {
-	struct span value;
-	int64_t id;
-	if (json_get(message, NULL, "method", &value) ||
-		!(json_get(message, NULL, "result", &value) || json_get(message, NULL, "error", &value)))
-		return false;
-	return !json_get(message, NULL, "id", &value) || !json_integer(value, &id) || id < 0 ||
-	       (uint64_t)id != post->request_id;
+	struct upstream *upstream = post->upstream;
+	enum verdict verdict = judge(post, buf_span(&post->body));
+	if (verdict == ANOTHERS_ANSWER) {
+		/* Or an error without an id, as JSON-RPC 2.0 has it where the server did not understand the request. */
+		fail_with_words(post, "the server answered with another id");
+		return;
+	}
+	struct buf body = buf_take(&post->body);
+	bool gone = upstream->session_id && says_session_is_gone(buf_span(&body));
+	post->answered |= verdict == OUR_ANSWER || (body.len && body.data[0] == '[');
+	post->feeding = true;
+	if (body.len)
+		upstream_deliver(upstream, buf_span(&body), post->request_id);
+	post->feeding = false;
+	buf_free(&body);
+	if (gone)
+		upstream_lose(upstream, 0, "the server does not know the session any more");
+	if (!post->answered && upstream->session)
+		fail(post, 0, "the server answered without a response");
+	else
+		post_free(post);
 }
 
-/* The body of a 2xx: for a request one message, or a batch where revisions know it; otherwise of no interest. */
+/* The end of a 2xx. */
 static void finish_body(struct post *post)
 {
 	struct upstream *upstream = post->upstream;
+	bool initialized = post->is_initialized;
 	if (upstream->mode == HTTP_MODE_SSE) {
 		post_free(post); /* "Accepted": the answer comes on the stream */
-	} else if (post->kind == UPSTREAM_REQUEST && answers_another(post, buf_span(&post->body))) {
-		fail_with_words(post, "the server answered with another id");
 	} else if (post->kind == UPSTREAM_REQUEST) {
-		struct buf body = buf_take(&post->body);
-		bool gone = upstream->session_id && says_session_is_gone(buf_span(&body));
-		post->feeding = true;
-		if (body.len)
-			post->answered |= upstream_deliver(upstream, buf_span(&body), post->request_id) ||
-					  (body.len && body.data[0] == '[');
-		post->feeding = false;
-		buf_free(&body);
-		if (gone)
-			upstream_lose(upstream, 0, "the server does not know the session any more");
-		if (!post->answered && upstream->session) {
-			fail(post, 0, "the server answered without a response");
-			return;
-		}
-		post_free(post);
-	} else if (post->is_initialized) {
-		post_free(post);
-		stream_open(upstream);
+		take_answer(post);
 	} else {
 		post_free(post);
+		if (initialized)
+			stream_open(upstream);
 	}
 }
 
@@ -311,6 +321,17 @@ static void start_transfer(struct post *post, struct buf *message)
 		fail(post, 0, "out of memory");
 }
 
+/* The id that a request of ours bears, to be freed. */
+static char *id_of(struct span message)
+{
+	struct json_walk walk = json_walk(message, NULL);
+	struct json_member member;
+	while (json_next_member(&walk, &member))
+		if (json_key_is(member.key, "id"))
+			return span_dup(member.value);
+	return NULL;
+}
+
 int post_start(struct upstream *upstream, enum upstream_kind kind, uint64_t request_id, struct buf *message)
 {
 	struct post *post = calloc(1, sizeof(*post));
@@ -321,6 +342,7 @@ int post_start(struct upstream *upstream, enum upstream_kind kind, uint64_t requ
 	post->upstream = upstream;
 	post->kind = kind;
 	post->request_id = request_id;
+	post->id = kind == UPSTREAM_REQUEST ? id_of(buf_span(message)) : NULL;
 	post->retry_ms = HTTP_RETRY_MS;
 	post->bytes = message->len;
 	post->is_handshake = kind == UPSTREAM_REQUEST && request_id == upstream->handshake_id;
@@ -329,7 +351,8 @@ int post_start(struct upstream *upstream, enum upstream_kind kind, uint64_t requ
 	upstream->initialized_sent |= kind == UPSTREAM_NOTIFICATION;
 	upstream->unsent_bytes += post->bytes;
 	TAILQ_INSERT_TAIL(&upstream->posts, post, link);
-	start_transfer(post, message);
+	if (post->id || kind != UPSTREAM_REQUEST)
+		start_transfer(post, message);
 	buf_free(message);
 	if (!post->transfer) {
 		post_free(post);

@@ -36,6 +36,7 @@ struct post {
 	struct upstream *upstream;
 	enum upstream_kind kind;
 	uint64_t request_id;
+	char *id;			/* of a request, as the message spells it */
 	struct http_transfer *transfer; /* NULL while it waits to resume */
 	int status;
 	bool is_stream;	     /* an event stream, else one body */
@@ -98,8 +99,10 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 	struct span body, const char *last_event_id) MUST_CHECK;
 void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text);
 void upstream_established(struct upstream *upstream);
-/* Hands one message to the core. Whether it was a response. false also if the upstream is over now. */
-bool upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream);
+/* Whether a message, which need not be one, is a response, and of which id; NULL ptr: it has none. */
+bool upstream_is_response(struct span message, struct span *id);
+/* Hands one message to the core. The session may be over then. */
+void upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream);
 
 /* http_modern.c: appends the headers that mirror a request's body, each as a line ended by LF. */
 void http_modern_headers(struct span message, struct buf *lines);

@@ -83,15 +83,26 @@ void upstream_established(struct upstream *upstream)
 	session_on_established(upstream->session);
 }
 
-bool upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream)
+bool upstream_is_response(struct span message, struct span *id)
 {
-	struct span value;
 	/* Unchecked bytes: the walk may find nothing, but never reads outside. */
-	bool is_response = !json_get(message, NULL, "method", &value) &&
-			   (json_get(message, NULL, "result", &value) || json_get(message, NULL, "error", &value));
+	struct json_walk walk = json_walk(message, NULL);
+	struct json_member member;
+	bool has_method = false, has_outcome = false;
+	*id = (struct span){0};
+	while (json_next_member(&walk, &member)) {
+		has_method |= json_key_is(member.key, "method");
+		has_outcome |= json_key_is(member.key, "result") || json_key_is(member.key, "error");
+		if (json_key_is(member.key, "id"))
+			*id = member.value;
+	}
+	return has_outcome && !has_method;
+}
+
+void upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream)
+{
 	if (upstream->session)
 		session_on_message(upstream->session, message, stream);
-	return is_response;
 }
 
 /* Takes lines that are ended by LF apart. */

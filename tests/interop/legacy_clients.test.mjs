@@ -316,3 +316,39 @@ test('an orderly end with legacy clients', { timeout: 30000 }, async t => {
   assert.match(textOf(await running), /done anyway/);
   assert.deepEqual(await valet.exited, { code: 0, signal: null });
 });
+
+// A server over HTTP that answers first, or only, what nobody asked, to a client whose ids are no numbers.
+for (const [name, spoil, expected] of [
+  ['a body for another id', answer => [{ type: 'json', body: { ...answer, id: 'another' } }], /answered with another id/],
+  ['an error without an id', ({ jsonrpc }) => [{ type: 'json', body: { jsonrpc, id: null, error: { code: -32600, message: 'no idea' } } }], /answered with another id: .*no idea/],
+  ['a stream that begins with another answer', answer => [{ type: 'event', body: { ...answer, id: 'another' } }, { type: 'event', body: answer }], 'mine'],
+  ['a stream with nothing but another answer', answer => [{ type: 'event', body: { ...answer, id: 'another' } }], /ended before|without a response|stream/],
+  ['its own answer', answer => [{ type: 'json', body: answer }], 'mine'],
+])
+  test(`a server over HTTP answers with ${name}`, { timeout: 20000 }, async t => {
+    const server = http.createServer((request, response) => {
+      let text = '';
+      request.on('data', data => { text += data; }).on('end', () => {
+        const { id, method } = text ? JSON.parse(text) : {};
+        if (id === undefined) return response.writeHead(request.method === 'POST' ? 202 : 405).end();
+        const result = method === 'initialize' ? { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'odd', version: '1' } }
+          : { content: [{ type: 'text', text: 'mine' }] };
+        const answers = method === 'initialize' ? [{ type: 'json', body: { jsonrpc: '2.0', id, result } }] : spoil({ jsonrpc: '2.0', id, result });
+        response.setHeader('content-type', answers[0].type === 'json' ? 'application/json' : 'text/event-stream');
+        for (const { type, body } of answers) response.write(type === 'json' ? JSON.stringify(body) : `data: ${JSON.stringify(body)}\n\n`);
+        response.end();
+      });
+    });
+    await new Promise(resolve => server.listen(0, '127.0.0.1', resolve));
+    t.after(() => server.close());
+    const valet = await serve(t, [], { args: ['--upstream', `http://127.0.0.1:${server.address().port}/mcp`] });
+    const opened = await post(valet, JSON.stringify({ jsonrpc: '2.0', id: 'open', method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'raw', version: '1' } } }));
+    const headers = { 'mcp-session-id': opened.headers['mcp-session-id'], 'mcp-protocol-version': '2025-11-25' };
+    await post(valet, JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' }), headers);
+    const { text } = await post(valet, JSON.stringify({ jsonrpc: '2.0', id: 'a\u0062c', method: 'tools/call', params: { name: 'x' } }), headers);
+    const messages = text.startsWith('{') ? [JSON.parse(text)] : text.split('\n').filter(line => line.startsWith('data: {')).map(line => JSON.parse(line.slice(6)));
+    const { id, result, error } = messages.at(-1);
+    assert.equal(id, 'abc', text);
+    if (expected === 'mine') assert.equal(textOf(result), 'mine');
+    else assert.match(error.message, expected);
+  });
