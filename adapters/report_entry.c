@@ -161,8 +161,11 @@ static void describe_forms(const struct speaker *speaker, const json_t *entry)
 {
 	const json_t *form;
 	size_t i;
-	json_array_foreach(json_object_get(entry, "forms"), i, form) say(speaker, "form", "%.400s (%" PRIdMAX ")",
-		report_text(form, "fields"), (intmax_t)report_number(form, "count"));
+	json_array_foreach(json_object_get(entry, "forms"), i, form)
+	{
+		say(speaker, "form", "%.400s (%" PRIdMAX ")", report_text(form, "fields"),
+			(intmax_t)report_number(form, "count"));
+	}
 	if (report_number(entry, "other_forms"))
 		say(speaker, "form", "other ones (%" PRIdMAX ")", (intmax_t)report_number(entry, "other_forms"));
 }
