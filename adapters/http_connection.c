@@ -50,6 +50,21 @@ static void forget_request(struct connection *connection)
 	buf_wipe(&connection->body);
 }
 
+/* Takes bytes off the front of the input. Nothing of them stays in memory, and only they are wiped: the room is much larger. */
+static void consume(struct connection *connection, size_t len)
+{
+	struct buf *in = &connection->in;
+	buf_consume(in, len);
+	if (len)
+		explicit_bzero(in->data + in->len, len);
+}
+
+static void free_input(struct connection *connection)
+{
+	consume(connection, connection->in.len);
+	buf_free(&connection->in);
+}
+
 void connection_free(struct connection *connection)
 {
 	if (connection->read_event)
@@ -61,7 +76,7 @@ void connection_free(struct connection *connection)
 	if (connection->fd >= 0)
 		close(connection->fd);
 	forget_request(connection);
-	buf_wipe(&connection->in);
+	free_input(connection);
 	outbox_free(&connection->outbox);
 	free(connection);
 }
@@ -479,7 +494,7 @@ static bool take_head(struct connection *connection)
 	if (!len)
 		return false;
 	buf_add(&connection->head, connection->in.data, len);
-	buf_consume(&connection->in, len);
+	consume(connection, len);
 	connection->scanned = 0;
 	if (!buf_ok(&connection->head)) {
 		connection_end(connection);
@@ -505,7 +520,7 @@ static bool take_body(struct connection *connection)
 		used += taken;
 		buf_add_span(&connection->body, data);
 	} while (result == HTTP1_MORE && used < connection->in.len && connection->body.len <= limit);
-	buf_consume(&connection->in, used);
+	consume(connection, used);
 	if (result == HTTP1_BAD)
 		refuse(connection, 400, "Bad chunk", true);
 	else if (connection->body.len > limit)
@@ -540,7 +555,7 @@ static void process(struct connection *connection)
 	/* A waiting connection is to be small. */
 	if (connection->state == CONNECTION_CLOSING ||
 		(connection->in.len == 0 && connection->state != CONNECTION_BODY))
-		buf_wipe(&connection->in);
+		free_input(connection);
 	/* While the core has a request, the client may send the next one, but not more than a head's worth. */
 	if (connection->state == CONNECTION_PENDING && connection->in.len > connection->face->policy->limits.head_bytes)
 		connection_end(connection);
