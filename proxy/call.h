@@ -79,8 +79,9 @@ struct call {
 	bool counted_parked;
 	bool was_parked;
 	bool has_progress;
-	bool cancel_sent; /* ENDING: notifications/cancelled went out */
-	bool recycle;	  /* ENDING: the session is retired if the call does not end */
+	bool cancel_sent;   /* ENDING: notifications/cancelled went out */
+	bool recycle;	    /* ENDING: the session is retired if the call does not end */
+	bool roots_renewed; /* WAITING: the server was told for it that the roots changed */
 
 	const struct method *method;
 	struct policy *policy; /* a reference: the rule outlives a reload */

@@ -87,9 +87,13 @@ static void make_ask_again(struct session *session)
 static bool start_asking_call(struct session *session, struct call *call)
 {
 	bool tells_roots = call->caps.roots && call->rule->action[POLICY_ROOTS] == POLICY_FORWARD;
-	/* In the plain shape no change was promised. */
-	if (tells_roots && session->roots_given_up && !session->orphan_roots && !session->plain)
+	/* In the plain shape no change was promised. Once for each call: while a list waits for the roots, the server hears at
+	 * once that there are none, and would ask and be told without end. */
+	if (tells_roots && session->roots_given_up && !session->orphan_roots && !session->plain &&
+		!call->roots_renewed) {
+		call->roots_renewed = true;
 		make_ask_again(session);
+	}
 	if (proxy_now(session->proxy) < session->settled_ms) {
 		wake_at(session, session->settled_ms);
 		return false;
