@@ -313,7 +313,7 @@ int http1_parse_response(struct span head, struct http1_head *out)
 	*out = (struct http1_head){0};
 	/* HTTP/1.1 200 and perhaps a reason */
 	if (head.len < 4 || !take_line(&head, &line) || line.len < 12 || memcmp(line.ptr, "HTTP/1.", 7) != 0 ||
-		line.ptr[8] != ' ' || (line.len > 12 && line.ptr[12] != ' '))
+		line.ptr[7] < '0' || line.ptr[7] > '9' || line.ptr[8] != ' ' || (line.len > 12 && line.ptr[12] != ' '))
 		return 0;
 	int status = 0;
 	for (size_t i = 9; i < 12; i++) {
@@ -325,7 +325,7 @@ int http1_parse_response(struct span head, struct http1_head *out)
 	out->fields = (struct span){head.ptr, head.len - 2};
 	if (status < 100 || check_fields(out->fields, &fault) || parse_control(out, &fault))
 		return 0;
-	/* RFC 9112 section 6.3 */
+	/* RFC 9112 sections 6.1 and 6.3 */
 	unsigned lengths = http1_field(out, "content-length", &length);
 	unsigned codings = http1_field(out, "transfer-encoding", &coding);
 	if (lengths > 1 || codings > 1 || (lengths && parse_length(length, &out->content_length)) ||
@@ -333,7 +333,7 @@ int http1_parse_response(struct span head, struct http1_head *out)
 		return 0;
 	bool bodiless = status < 200 || status == 204 || status == 304;
 	out->chunked = codings && !bodiless;
-	out->keep_alive &= !(lengths && codings);
+	out->keep_alive &= !(codings && (lengths || out->is_http10)); /* another reader may see another end */
 	if (bodiless || codings)
 		out->content_length = 0;
 	else if (!lengths)

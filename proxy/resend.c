@@ -63,6 +63,7 @@ static bool resend(struct call *call)
 	move(call, session);
 	call->resent = true;
 	call->as_task = false;
+	call->roots_renewed = false;
 	call->upstream_id = id;
 	buf_free(&call->spare);
 	buf_free(&call->request);
