@@ -175,10 +175,14 @@ static void tell_data(struct curl_transfer *transfer)
 static void tell_done(struct curl_transfer *transfer)
 {
 	const char *fault = NULL;
+	long sent = 0;
 	if (transfer->result != CURLE_OK)
 		fault = transfer->fault[0] ? transfer->fault : transfer->curl->lib.easy_strerror(transfer->result);
+	bool unsent = fault &&
+		      transfer->curl->lib.easy_getinfo(transfer->easy, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK &&
+		      !sent;
 	transfer->cancelled = true;
-	transfer->handlers.on_done(transfer->arg, fault);
+	transfer->handlers.on_done(transfer->arg, fault, unsent);
 }
 
 static void collect_finished(struct http_curl *curl)
