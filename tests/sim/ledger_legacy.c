@@ -80,6 +80,14 @@ static void check_legacy_result(const struct ask *ask, struct span result)
 		world_fail(world, "invariant 5: the result of t%u is not the server's", job->number);
 }
 
+static bool has_strayed(const struct ask *ask)
+{
+	for (const struct parcel *parcel = ask->party->dialog->up; parcel; parcel = parcel->next)
+		if (parcel->ask == ask)
+			return parcel->strayed;
+	return false;
+}
+
 static void take_response(
 	struct party *party, const struct message *message, int http_status, bool is_parcel, struct ask **ask)
 {
@@ -92,6 +100,8 @@ static void take_response(
 		/* Over HTTP a message that the server does not take is refused. */
 		refused |= party->dialog->over_http && !message->id.ptr && message->error.ptr && http_status == 503 &&
 			   world_has_logged(world, "message-not-taken");
+		/* What named no session is not cancelled by what one says. */
+		refused |= found && message->error.ptr && has_strayed(found);
 		if (!is_parcel && !refused)
 			world_fail(world, "invariant 1: a response to no open request of d%u: %.*s",
 				party->dialog->number, (int)message->id.len, message->id.ptr ? message->id.ptr : "");
