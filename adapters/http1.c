@@ -147,9 +147,19 @@ bool http1_is_visible(struct span value)
 	return true;
 }
 
-static int check_fields(struct span fields, const char **fault)
+/* A dozen fields are looked for in every head, and most of them are not there: one bit for each name says so. */
+static uint64_t mark_of(struct span name)
+{
+	if (!name.len)
+		return 0;
+	unsigned first = name.ptr[0] | 0x20, last = name.ptr[name.len - 1] | 0x20;
+	return (uint64_t)1 << ((name.len * 5 + first + last * 3) & 63);
+}
+
+static int check_fields(struct http1_head *out, const char **fault)
 {
 	unsigned count = 0;
+	struct span fields = out->fields;
 	struct span line, name, value;
 	while (fields.len) {
 		*fault = "a line does not end with CRLF";
@@ -163,12 +173,13 @@ static int check_fields(struct span fields, const char **fault)
 		*fault = "too many header fields";
 		if (++count > HTTP1_MAX_FIELDS)
 			return 431;
+		out->marks_again |= out->marks & mark_of(name);
+		out->marks |= mark_of(name);
 	}
 	return 0;
 }
 
-/* The next line of this field; the fields have been checked. Bytes of other lines are only passed over: a head has a dozen
- * lines, and each of a dozen fields is looked for in all of them. */
+/* The next line of this field; the fields have been checked. Bytes of other lines are only passed over. */
 static bool next_field(struct span *rest, struct span name, struct span *value)
 {
 	struct span line;
@@ -184,9 +195,15 @@ static bool next_field(struct span *rest, struct span name, struct span *value)
 unsigned http1_field(const struct http1_head *head, const char *name, struct span *value)
 {
 	struct span rest = head->fields;
+	uint64_t mark = mark_of(span_of(name));
 	unsigned count = 0;
-	while (next_field(&rest, span_of(name), value))
+	if (!(head->marks & mark))
+		return 0;
+	while (next_field(&rest, span_of(name), value)) {
 		count++;
+		if (!(head->marks_again & mark))
+			break;
+	}
 	return count;
 }
 
@@ -257,8 +274,9 @@ static int parse_control(struct http1_head *out, const char **fault)
 {
 	struct span value;
 	bool close = false, keep = false;
-	struct span rest = out->fields;
-	while (next_field(&rest, SPAN("connection"), &value)) {
+	const struct span connection = SPAN("connection");
+	struct span rest = out->marks & mark_of(connection) ? out->fields : (struct span){0};
+	while (next_field(&rest, connection, &value)) {
 		close |= http1_list_has(value, "close");
 		keep |= http1_list_has(value, "keep-alive");
 	}
@@ -288,7 +306,7 @@ int http1_parse_head(struct span head, struct http1_head *out, const char **faul
 	if (status)
 		return status;
 	out->fields = (struct span){head.ptr, head.len - 2};
-	if ((status = check_fields(out->fields, fault)) || (status = parse_host(out, fault)) ||
+	if ((status = check_fields(out, fault)) || (status = parse_host(out, fault)) ||
 		(status = parse_framing(out, fault)) || (status = parse_control(out, fault)))
 		return status;
 	*fault = NULL;
@@ -312,7 +330,7 @@ int http1_parse_response(struct span head, struct http1_head *out)
 	}
 	out->is_http10 = line.ptr[7] == '0';
 	out->fields = (struct span){head.ptr, head.len - 2};
-	if (status < 100 || check_fields(out->fields, &fault) || parse_control(out, &fault))
+	if (status < 100 || check_fields(out, &fault) || parse_control(out, &fault))
 		return 0;
 	/* RFC 9112 sections 6.1 and 6.3 */
 	unsigned lengths = http1_field(out, "content-length", &length);

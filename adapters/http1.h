@@ -16,6 +16,8 @@ struct http1_head {
 	struct span path;      /* without the query */
 	struct span authority; /* of an absolute-form target, else of Host; a NULL ptr if there is none (HTTP/1.0) */
 	struct span fields;    /* all field lines, for http1_field() */
+	uint64_t marks;	       /* of the names in it, which tell what is not there; and of those that come again */
+	uint64_t marks_again;
 	bool keep_alive;
 	bool expects_continue;
 	bool is_http10;

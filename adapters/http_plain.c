@@ -481,8 +481,12 @@ static void write_head(struct plain_transfer *transfer, const struct http_reques
 {
 	struct buf *head = &transfer->head;
 	buf_reserve(head, 512);
-	buf_printf(head, "%s %s%.*s HTTP/1.1\r\nHost: %s\r\n", request->method, *path == '/' ? "" : "/",
-		(int)strcspn(path, "#"), path, transfer->plain->authority);
+	buf_add_text(head, request->method);
+	buf_add_text(head, *path == '/' ? " " : " /");
+	buf_add(head, path, strcspn(path, "#"));
+	buf_add_text(head, " HTTP/1.1\r\nHost: ");
+	buf_add_text(head, transfer->plain->authority);
+	buf_add(head, "\r\n", 2);
 	for (const char *const *line = request->headers; *line; line++) {
 		size_t len = strlen(*line);
 		if ((*line)[len - 1] == ':')
@@ -490,8 +494,11 @@ static void write_head(struct plain_transfer *transfer, const struct http_reques
 		buf_add(head, *line, len);
 		buf_add(head, "\r\n", 2);
 	}
-	if (request->body)
-		buf_printf(head, "Content-Length: %zu\r\n", transfer->body.len);
+	if (request->body) {
+		buf_add_text(head, "Content-Length: ");
+		buf_add_number(head, transfer->body.len);
+		buf_add(head, "\r\n", 2);
+	}
 	buf_add(head, "\r\n", 2);
 }
 

@@ -7,7 +7,10 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-enum { CLOSING_MS = 5000 }; /* for a client to take the last response */
+enum {
+	CLOSING_MS = 5000,   /* for a client to take the last response */
+	JOINED_BYTES = 4096, /* a response up to here is one piece with its head: copying it costs less than a piece */
+};
 
 void reply_flush(struct connection *connection)
 {
@@ -42,9 +45,15 @@ void reply_put(struct connection *connection, struct buf *bytes)
 static void add_status(struct connection *connection, struct buf *out, int status)
 {
 	const char *challenge = connection->client.challenge;
-	buf_printf(out, "HTTP/1.1 %d %s\r\n%s%s", status, http_reason(status), status == 405 ? "Allow: POST\r\n" : "",
-		connection->keep_alive ? connection->request.is_http10 ? "Connection: keep-alive\r\n" : ""
-				       : "Connection: close\r\n");
+	buf_add_text(out, "HTTP/1.1 ");
+	buf_add_number(out, (uint64_t)status);
+	buf_add_text(out, " ");
+	buf_add_text(out, http_reason(status));
+	buf_add_text(out, status == 405 ? "\r\nAllow: POST\r\n" : "\r\n");
+	if (!connection->keep_alive)
+		buf_add_text(out, "Connection: close\r\n");
+	else if (connection->request.is_http10)
+		buf_add_text(out, "Connection: keep-alive\r\n");
 	if (challenge && (status == 401 || status == 403))
 		buf_printf(out, "WWW-Authenticate: %s\r\n", challenge);
 	if (connection->client.session_id)
@@ -73,9 +82,17 @@ static void response_done(struct connection *connection)
 static void respond_json(struct connection *connection, int status, struct buf *message)
 {
 	struct buf head = {0};
+	bool joined = message->len <= JOINED_BYTES;
+	buf_reserve(&head, 256 + (joined ? message->len : 0));
 	add_status(connection, &head, status);
-	buf_printf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", message->len);
+	buf_add_text(&head, "Content-Type: application/json\r\nContent-Length: ");
+	buf_add_number(&head, message->len);
+	buf_add_text(&head, "\r\n\r\n");
 	head.failed |= message->failed;
+	if (joined) {
+		buf_add_span(&head, buf_span(message));
+		buf_free(message);
+	}
 	reply_put(connection, &head);
 	if (connection->state != CONNECTION_DEAD)
 		reply_put(connection, message);

@@ -104,6 +104,17 @@ void buf_add_text(struct buf *buf, const char *text)
 	buf_add(buf, text, strlen(text));
 }
 
+void buf_add_number(struct buf *buf, uint64_t number)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+	do {
+		digits[--at] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	buf_add(buf, digits + at, sizeof(digits) - at);
+}
+
 void buf_printf(struct buf *buf, const char *format, ...)
 {
 	/* Mostly there is room already, and one pass does. */

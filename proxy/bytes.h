@@ -39,7 +39,8 @@ bool buf_reserve(struct buf *buf, size_t extra); /* makes room for `extra` more 
 void buf_add(struct buf *buf, const void *bytes, size_t len);
 void buf_add_span(struct buf *buf, struct span span);
 void buf_add_text(struct buf *buf, const char *text);
-void buf_printf(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3);
+void buf_add_number(struct buf *buf, uint64_t number);
+void buf_printf(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3); /* as dear as reading a small message */
 /* Appends `bytes` as a JSON string with its quotes, and escapes what is unseen; bytes that are not UTF-8 become U+FFFD. */
 void buf_add_json_string(struct buf *buf, struct span bytes);
 /* Removes `len` bytes from the front. */

@@ -10,14 +10,18 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-enum { MAX_KEPT_PROGRESS = 4096 }; /* bytes; a parked call is to be small */
+enum { MAX_KEPT_PROGRESS = 4096, MAX_KEPT_PARAMS = 4096 }; /* bytes; a call is to be small */
 
 void call_log(const struct call *call, enum log_level level, const char *event, const char *format, ...)
 {
+	char hash[CALL_HASH_CHARS];
+	if (level > call->proxy->env->log_level)
+		return;
+	call_hash(call->id, hash);
 	const struct log_line line = {.level = level,
 		.event = event,
 		.session = call->session ? call->session->name : NULL,
-		.call = call->hash,
+		.call = hash,
 		.subject = call->subject,
 		.trace = call->trace};
 	va_list args;
@@ -40,6 +44,7 @@ void call_free(struct grave *grave)
 	while ((input = TAILQ_FIRST(&call->inputs)))
 		call_remove_input(call, input);
 	buf_free(&call->request);
+	buf_wipe(&call->params);
 	buf_free(&call->pre_answers);
 	buf_free(&call->spare);
 	free(call->task_id);
@@ -80,7 +85,6 @@ static struct call *call_new(struct exchange *exchange, const struct request *re
 	call->row = metrics_row_take(&proxy->metrics, call->method->subject, name);
 	call->budget_ms = call->method->may_ask ? call->rule->call_ms : call->policy->deadlines.request_ms;
 	proxy->env->random(proxy->env->ctx, call->id, sizeof(call->id));
-	call_hash(call->id, call->hash);
 	call->log_level = request->log_level;
 	call->round = request->round;
 	call->asked_before = request->asked;
@@ -120,6 +124,33 @@ static bool is_kept(const struct call *call)
 	return call->method->list_member && call->policy->deadlines.lists_ms > 0;
 }
 
+static bool digest_params(struct call *call, struct span params)
+{
+	return digest_json(call->digest, call->method->name, params,
+		       (const char *const[]){"_meta", "inputResponses", "requestState", NULL}) == 0;
+}
+
+bool call_make_digest(struct call *call)
+{
+	bool made = !call->params.len || digest_params(call, buf_span(&call->params));
+	buf_wipe(&call->params);
+	return made;
+}
+
+/* Only what may come back under a request state, or from the cache, has to be known again. The digest is a tenth of a call's
+ * work, and most calls that may ask do not: small parameters are kept instead, until one does. */
+static bool know_again(struct call *call, struct span params)
+{
+	if (is_kept(call))
+		return digest_params(call, params);
+	if (!call->method->may_ask || !capabilities_can_ask(&call->caps))
+		return true;
+	if (!params.len || params.len > MAX_KEPT_PARAMS)
+		return digest_params(call, params);
+	buf_add_span(&call->params, params);
+	return buf_ok(&call->params);
+}
+
 static void start_named(struct exchange *exchange, const struct request *request, const char *name)
 {
 	struct span cursor;
@@ -134,10 +165,7 @@ static void start_named(struct exchange *exchange, const struct request *request
 		exchange_fail(exchange, 400, RPC_INVALID_PARAMS, error.text, NULL);
 		return;
 	}
-	/* Only what may come back under a request state, or from the cache, has to be known again. */
-	if (((call->method->may_ask && capabilities_can_ask(&call->caps)) || is_kept(call)) &&
-		digest_json(call->digest, request->method->name, request->params,
-			(const char *const[]){"_meta", "inputResponses", "requestState", NULL})) {
+	if (!know_again(call, request->params)) {
 		call_free(&call->grave);
 		exchange_fail(exchange, 503, RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;

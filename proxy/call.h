@@ -87,12 +87,12 @@ struct call {
 	const struct method *method;
 	struct policy *policy; /* a reference: the rule outlives a reload */
 	const struct policy_rule *rule;
-	struct metrics_row *row;    /* where it is counted */
-	char *subject;		    /* for logs, such as "tools/call report" */
-	char *trace;		    /* W3C trace id of the newest request, or NULL */
-	char hash[CALL_HASH_CHARS]; /* for logs */
+	struct metrics_row *row; /* where it is counted */
+	char *subject;		 /* for logs, such as "tools/call report" */
+	char *trace;		 /* W3C trace id of the newest request, or NULL */
 	uint8_t id[CALL_ID_BYTES];
 	uint8_t principal[PRINCIPAL_BYTES];
+	struct buf params;	      /* of the request, until its digest is needed */
 	uint8_t digest[DIGEST_BYTES]; /* of the request */
 	struct capabilities caps;     /* of the newest request */
 	uint64_t lists_changes;	      /* of the session, when a list was asked for */
@@ -183,6 +183,8 @@ void call_take_trace(struct call *call, const struct exchange *exchange);
 void call_deliver(struct call *call, int http_status);
 void call_await(struct call *call, struct exchange *exchange);
 void call_park(struct call *call);
+/* Makes call->digest, if it is not made yet. false without memory. */
+bool call_make_digest(struct call *call) MUST_CHECK;
 /* Makes the call findable by its id. */
 bool call_issue_ticket(struct call *call) MUST_CHECK;
 /* Takes the place of the lost call that it runs again: whoever sends the same retry again finds it. */

@@ -20,12 +20,6 @@ double json_number(struct span value)
 	return end == copy + value.len ? number : NAN;
 }
 
-bool json_is_whole(struct span value)
-{
-	double number = json_number(value);
-	return isfinite(number) && (fabs(number) >= first_inexact || number == (double)(int64_t)number);
-}
-
 static bool digits(struct span value, int64_t *out)
 {
 	size_t i = value.len && *value.ptr == '-' ? 1 : 0;
@@ -43,6 +37,15 @@ static bool digits(struct span value, int64_t *out)
 		return false;
 	*out = negative ? number : -number;
 	return true;
+}
+
+bool json_is_whole(struct span value)
+{
+	int64_t whole;
+	if (digits(value, &whole))
+		return true;
+	double number = json_number(value);
+	return isfinite(number) && (fabs(number) >= first_inexact || number == (double)(int64_t)number);
 }
 
 bool json_integer(struct span value, int64_t *out)

@@ -66,7 +66,7 @@ static struct character decode_escape(const char *at, const char *end)
 	return out;
 }
 
-bool json_key_is(struct span key, const char *text)
+bool json_key_decodes_to(struct span key, const char *text)
 {
 	size_t len = strlen(text);
 	/* Every escape is longer than what it stands for. */

@@ -1,5 +1,9 @@
 #include "proxy/method.h"
 
+#include <string.h>
+
+enum { MAX_SUBJECT_NAME = 200 };
+
 static const struct method methods[] = {
 	{.id = METHOD_DISCOVER, .name = "server/discover", .cacheable = true},
 	{.id = METHOD_TOOLS_LIST,
@@ -61,7 +65,11 @@ const char *method_name(enum method_id id)
 char *method_subject(const struct method *method, const char *name)
 {
 	struct buf text = {0};
-	buf_printf(&text, name ? "%s %.200s" : "%s", method->name, name);
+	buf_add_text(&text, method->name);
+	if (name) {
+		buf_add(&text, " ", 1);
+		buf_add(&text, name, strnlen(name, MAX_SUBJECT_NAME));
+	}
 	buf_add(&text, "", 1);
 	if (!buf_ok(&text))
 		buf_free(&text);

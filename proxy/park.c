@@ -147,7 +147,6 @@ bool call_take_ticket(struct call *call, struct call *lost)
 	HASH_DELETE(by_ticket, lost->proxy->tickets, lost);
 	lost->ticketed = false;
 	memcpy(call->id, lost->id, sizeof(call->id));
-	call_hash(call->id, call->hash);
 	call->used_round = call->round;
 	memcpy(call->used_answers, lost->used_answers, sizeof(call->used_answers));
 	return call_issue_ticket(call);
@@ -211,6 +210,10 @@ void call_park(struct call *call)
 	if (call->round >= call->rule->rounds) {
 		call_fail(call, CALL_END_REFUSED, "rounds", RPC_INTERNAL_ERROR,
 			"The server asks more often than the policy allows (rounds)", NULL);
+		return;
+	}
+	if (!call_make_digest(call)) {
+		call_fail(call, CALL_END_REFUSED, "memory", RPC_INTERNAL_ERROR, "Out of memory", NULL);
 		return;
 	}
 	if (call->rule->rerun != POLICY_RERUN_ALWAYS && !reserve_place(call, &error)) {

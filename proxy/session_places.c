@@ -122,8 +122,9 @@ static bool pump_one(struct session *session)
 		}
 		blocked = true; /* those who come back go first */
 	}
+	int64_t now = proxy_now(session->proxy); /* once, for all that wait */
 	TAILQ_FOREACH (call, &session->waiting, link) {
-		if (call->not_before_ms > proxy_now(session->proxy)) {
+		if (call->not_before_ms > now) {
 			wake_at(session, call->not_before_ms);
 			continue;
 		}

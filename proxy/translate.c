@@ -29,7 +29,7 @@ static void add_meta(struct buf *out, struct span meta, const char *const *drop,
 			json_add_member(&kept, &member);
 	if (token) {
 		json_add_key(&kept, "progressToken");
-		buf_printf(&kept, "%llu", (unsigned long long)token);
+		buf_add_number(&kept, token);
 	}
 	buf_add_text(&kept, "}");
 	if (kept.len > 2) {
@@ -48,8 +48,11 @@ void translate_request(
 		"io.modelcontextprotocol/logLevel", "progressToken", NULL};
 
 	buf_reserve(out, params.len + 128);
-	buf_printf(out, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"%s\",\"params\":{", (unsigned long long)id,
-		method->name);
+	buf_add_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
+	buf_add_number(out, id);
+	buf_add_text(out, ",\"method\":\"");
+	buf_add_text(out, method->name);
+	buf_add_text(out, "\",\"params\":{");
 	struct json_member member;
 	struct json_walk walk = json_walk(params, index);
 	while (json_next_member(&walk, &member)) {

@@ -10,15 +10,16 @@ const struct metrics *view_metrics(const struct proxy *proxy)
 	return &proxy->metrics;
 }
 
-static struct view_parked look_at(const struct call *call, int64_t now)
+static struct view_parked look_at(const struct call *call, int64_t now, char hash[CALL_HASH_CHARS])
 {
 	const struct input *input;
 	struct view_parked parked = {.subject = call->subject,
-		.hash = call->hash,
+		.hash = hash,
 		.session = call->session->name,
 		.round = call->round,
 		.for_ms = now - call->entered_ms,
 		.left_ms = call->expires_ms - now};
+	call_hash(call->id, hash);
 	TAILQ_FOREACH (input, &call->inputs, link)
 		parked.asked[input->kind]++;
 	return parked;
@@ -46,11 +47,12 @@ size_t view_parked(
 	const struct session *session;
 	const struct call *call;
 	const struct relay_stream *stream;
+	char hash[CALL_HASH_CHARS];
 	int64_t now = proxy_now(proxy);
 	TAILQ_FOREACH (session, &proxy->sessions, link) {
 		const struct relay *relay = relay_of_session(session);
 		TAILQ_FOREACH (call, &session->parked, link) {
-			struct view_parked parked = look_at(call, now);
+			struct view_parked parked = look_at(call, now, hash);
 			show_parked(&visit, &parked);
 		}
 		if (!relay)
