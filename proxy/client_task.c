@@ -15,8 +15,8 @@ enum {
 
 bool client_tasks_offered(const struct proxy *proxy)
 {
-	/* Tasks that were made under another policy are still served. */
-	return proxy->policy->tasks || proxy->client_tasks > 0;
+	/* Tasks that were made under another policy are still served, and whether there are any is nobody's business. */
+	return proxy->policy->tasks || proxy->tasks_before;
 }
 
 void client_tasks_refuse(struct exchange *exchange)
@@ -113,10 +113,15 @@ static const char *status_of(const struct call *call)
 	return call->state == CALL_PARKED ? "input_required" : "working";
 }
 
+int64_t client_task_last_expiry(const struct call *call)
+{
+	const struct policy_rule *rule = call->rule;
+	return call->client_task->created_ms + rule->call_ms + rule->park_ms * (int64_t)(rule->rounds + 1);
+}
+
 /* When it may be forgotten, or fails because nobody answered; while the server works, the latest that can be. */
 static int64_t lives_until(const struct call *call)
 {
-	const struct policy_rule *rule = call->rule;
 	switch (call->state) {
 	case CALL_PARKED:
 		return call->expires_ms;
@@ -124,9 +129,9 @@ static int64_t lives_until(const struct call *call)
 		return call->timer.due_ms;
 	case CALL_ENDING: /* it is kept from its end on */
 		return proxy_now(call->proxy) +
-		       (call->delivered ? call->policy->deadlines.redeliver_ms : rule->park_ms);
+		       (call->delivered ? call->policy->deadlines.redeliver_ms : call->rule->park_ms);
 	default:
-		return call->client_task->created_ms + rule->call_ms + rule->park_ms * (int64_t)(rule->rounds + 1);
+		return client_task_last_expiry(call);
 	}
 }
 

@@ -65,7 +65,8 @@ struct proxy {
 	struct session *probe;		    /* asks for it, or NULL (era.h) */
 	TAILQ_HEAD(, undecided) undecided;  /* requests that wait for it */
 	unsigned undecided_count;
-	bool serial; /* this target sends requests outside the streams of its calls */
+	bool serial;	   /* this target sends requests outside the streams of its calls */
+	bool tasks_before; /* a policy before this one had tasks */
 	bool shutting_down;
 	struct timer shutdown_timer;
 };

@@ -100,6 +100,7 @@ void proxy_reload(struct proxy *proxy, struct policy *policy, struct keyring *ke
 	keyring_ref(keys);
 	if (policy->upstream.era != proxy->policy->upstream.era)
 		proxy->era = policy->upstream.era;
+	proxy->tasks_before |= proxy->policy->tasks;
 	policy_unref(proxy->policy);
 	keyring_unref(proxy->keys);
 	proxy->policy = policy;
