@@ -199,6 +199,16 @@ test('who does not declare the extension as it must be gets no task', { timeout:
   }
 });
 
+test('a legacy client has no extension for tasks, whatever it says', { timeout: 30000 }, async t => {
+  const valet = await serve(t, [process.execPath, fixture('modern_raw.mjs')], { policy: 'version: 1\nupstream: { era: modern }\n' });
+  const capabilities = { sampling: {}, tasks: { list: {} }, extensions: { 'com.example/one': {}, [extension]: {}, 'com.example/two': { a: [1] } } };
+  const initialize = await post(valet, JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities, clientInfo: { name: 'old', version: '1' } } })
+    .replace(`"${extension}"`, `"${extension.replace('t', '\\u0074')}"`));
+  const headers = { 'mcp-session-id': initialize.headers['mcp-session-id'], 'mcp-protocol-version': '2025-11-25' };
+  const { text } = await post(valet, JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'declared', arguments: {} } }), headers);
+  assert.deepEqual(JSON.parse(JSON.parse(text).result.content[0].text), { sampling: {}, extensions: { 'com.example/one': {}, 'com.example/two': { a: [1] } } });
+});
+
 test('the policy changes, the server dies, and the process ends under tasks', { timeout: 60000 }, async t => {
   const file = join(scratch(t), 'policy.yaml');
   writeFileSync(file, policy());
