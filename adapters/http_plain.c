@@ -184,7 +184,7 @@ static void transfer_free(struct plain_transfer *transfer)
 }
 
 /* The end, of which nobody has to hear who has cancelled. The wire has been dealt with. */
-static void finish(struct plain_transfer *transfer, const char *fault)
+static void finish(struct plain_transfer *transfer, const char *fault, bool unsent)
 {
 	bool cancelled = transfer->cancelled;
 	struct http_handlers handlers = transfer->handlers;
@@ -192,19 +192,20 @@ static void finish(struct plain_transfer *transfer, const char *fault)
 	transfer->plain->feeding = NULL;
 	transfer_free(transfer);
 	if (!cancelled)
-		handlers.on_done(arg, fault);
+		handlers.on_done(arg, fault, unsent);
 }
 
 static void fail(struct wire *wire, const char *what, int error)
 {
 	struct plain_transfer *transfer = wire->transfer;
 	char fault[300];
+	bool unsent = wire->connecting;
 	if (error)
 		snprintf(fault, sizeof(fault), "%s %.200s: %s", what, wire->plain->authority, strerror(error));
 	else
 		snprintf(fault, sizeof(fault), "%s", what);
 	wire_free(wire);
-	finish(transfer, fault);
+	finish(transfer, fault, unsent);
 }
 
 static bool is_sent(const struct plain_transfer *transfer)
@@ -295,7 +296,7 @@ static void on_end(struct wire *wire, int error)
 		wire_free(wire);
 	} else if (wire->reader.until_close && !error) {
 		wire_free(wire);
-		finish(transfer, NULL);
+		finish(transfer, NULL, false);
 	} else if (!try_again(wire, error)) {
 		fail(wire,
 			error		     ? "The connection broke to"
@@ -364,7 +365,7 @@ static void begin_drain(struct wire *wire)
 	static const struct timeval limit = {DRAIN_MS / 1000, DRAIN_MS % 1000 * 1000};
 	bool worth_it = wire->reader.keep_alive && is_sent(wire->transfer) && !wire->reader.until_close &&
 			wire->plain->unused_count < UNUSED_CONNECTIONS;
-	finish(wire->transfer, NULL);
+	finish(wire->transfer, NULL, false);
 	if (!worth_it || event_add(&wire->on_read, &limit)) {
 		wire_free(wire);
 		return;
@@ -392,7 +393,7 @@ static void on_bytes(struct wire *wire, struct span bytes)
 	enum http_response_part part = feed(wire, &bytes);
 	if (part == HTTP_RESPONSE_DONE) {
 		wire_release(wire, wire->reader.keep_alive && is_sent(transfer) && !bytes.len);
-		finish(transfer, NULL);
+		finish(transfer, NULL, false);
 	} else if (part != HTTP_RESPONSE_MORE) {
 		fail(wire, part == HTTP_RESPONSE_BAD ? "The server's response is no HTTP/1.1" : "out of memory", 0);
 	} else if (transfer->cancelled) {

@@ -68,6 +68,8 @@ static void reads_responses(void **unused)
 			{HTTP_RESPONSE_DONE, 200, true, false, 0, "", "abc"}},
 		{OK "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
 			{HTTP_RESPONSE_DONE, 200, false, false, 0, "", "a"}},
+		{"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+			{HTTP_RESPONSE_DONE, 200, false, false, 0, "", "a"}},
 		{OK "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
 			{HTTP_RESPONSE_MORE, 200, true, false, 0, "", "ab"}},
 		{"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX: 1\r\n\r\n" OK "Content-Length: 1\r\n\r\na",
@@ -91,6 +93,7 @@ static void refuses_what_is_no_response(void **unused)
 	(void)unused;
 	static const char *const cases[] = {
 		"HTTP/2.0 200 OK\r\n\r\n",
+		"HTTP/1.x 200 OK\r\n\r\n",
 		"HTTP/1.1 2000\r\n\r\n",
 		"HTTP/1.1 099 No\r\n\r\n",
 		"HTTP/1.1 20x No\r\n\r\n",
