@@ -67,6 +67,7 @@ struct policy_limits {
 	unsigned parked;	       /* parked: parked calls in all */
 	unsigned parked_per_principal; /* parked_per_principal */
 	unsigned kept;		       /* kept: outcomes kept for redelivery, in all */
+	size_t kept_bytes;	       /* kept_bytes: the memory that they need */
 	unsigned server_requests;      /* server_requests: unanswered server requests of one session */
 	unsigned sessions;	       /* sessions */
 	unsigned sessions_per_principal;
@@ -124,7 +125,7 @@ struct policy {
 	enum policy_mcp_headers mcp_headers; /* what becomes of x-mcp-header in listed tools */
 	int missing_capability_status; /* http_status_for_missing_capability: 400, or 200 for clients that drop a connection on 4xx */
 	size_t min_body_rate; /* min_body_rate: bytes a second that an HTTP body must arrive at */
-	char *report_file; /* where observations outlive a restart, or NULL */
+	char *report_file;    /* where observations outlive a restart, or NULL */
 	struct policy_limits limits;
 	struct policy_deadlines deadlines;
 	struct policy_upstream upstream;

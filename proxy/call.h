@@ -127,6 +127,7 @@ struct call {
 	struct input_list inputs;
 	struct exchange_list waiters; /* exchanges that get the next outcome */
 	struct buf outcome;	      /* body of the newest response, for the same retry again */
+	size_t kept_bytes;	      /* FINISHED: what it is counted with */
 
 	struct buf progress; /* the newest progress params that nobody could be told yet */
 	double last_progress;

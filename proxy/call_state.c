@@ -67,8 +67,6 @@ static void count_state(struct call *call, int change)
 		call->session->waiting_count += (unsigned)change;
 	else if (call->state == CALL_PARKED)
 		call->proxy->counts.parked += (size_t)change;
-	else if (call->state == CALL_FINISHED)
-		call->proxy->kept_count += (unsigned)change;
 }
 
 /* Whose time the state that is left was: the proxy's, or people's. */
@@ -92,6 +90,7 @@ static void enter_dead(struct call *call)
 	if (call->ticketed)
 		HASH_DELETE(by_ticket, proxy->tickets, call);
 	call->ticketed = false;
+	proxy_account_unkeep(call);
 	client_task_free(call);
 	proxy->counts.calls--;
 	proxy_bury(proxy, &call->grave, call_free);
@@ -150,9 +149,9 @@ void call_settle(struct call *call)
 	if (session->upstream && call->upstream_id)
 		proxy->upstream->forget(session->upstream, call->upstream_id);
 	client_task_settle(call);
-	call_set_state(call, call->ticketed && call->outcome.len ? CALL_FINISHED : CALL_DEAD);
-	if (proxy->kept_count > proxy->policy->limits.kept)
-		call_set_state(TAILQ_FIRST(&proxy->kept), CALL_DEAD);
+	bool keep = call->ticketed && call->outcome.len && proxy_account_keep(call);
+	call_set_state(call, keep ? CALL_FINISHED : CALL_DEAD);
+	proxy_account_trim(proxy);
 	server_requests_reconsider(session);
 	session_pump(session);
 }

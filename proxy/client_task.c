@@ -9,13 +9,14 @@ enum {
 	TASK_ID_CHARS = 2 * CALL_ID_BYTES + 1,
 	POLL_LEAST_MS = 200,
 	POLL_MOST_MS = 5000,
-	POLL_SHARE = 8, /* of a task's age: a poll adds so little to it */
+	POLL_SHARE = 8,		     /* of a task's age: a poll adds so little to it */
+	MAX_KEPT_PARAMS = 64 * 1024, /* bytes; limits.parked_per_principal times this is one client's */
 };
 
 bool client_tasks_offered(const struct proxy *proxy)
 {
-	/* Tasks that were made under another policy are still served. */
-	return proxy->policy->tasks || proxy->client_tasks > 0;
+	/* Tasks that were made under another policy are still served, and whether there are any is nobody's business. */
+	return proxy->policy->tasks || proxy->tasks_before;
 }
 
 void client_tasks_refuse(struct exchange *exchange)
@@ -51,9 +52,9 @@ void client_task_prepare(struct call *call, const struct request *request)
 	if (!may_become(call) || (!call->client_task && !(call->client_task = calloc(1, sizeof(*call->client_task)))))
 		return;
 	struct buf *params = &call->client_task->params;
-	if (call->caps.elicitation_url && !params->len)
+	if (call->caps.elicitation_url && !params->len && request->params.len <= MAX_KEPT_PARAMS)
 		buf_add_span(params, request->params);
-	if (!buf_ok(params))
+	if (!buf_ok(params) || (call->caps.elicitation_url && !params->len))
 		client_task_free(call); /* then the client waits */
 }
 
@@ -112,10 +113,15 @@ static const char *status_of(const struct call *call)
 	return call->state == CALL_PARKED ? "input_required" : "working";
 }
 
+int64_t client_task_last_expiry(const struct call *call)
+{
+	const struct policy_rule *rule = call->rule;
+	return call->client_task->created_ms + rule->call_ms + rule->park_ms * (int64_t)(rule->rounds + 1);
+}
+
 /* When it may be forgotten, or fails because nobody answered; while the server works, the latest that can be. */
 static int64_t lives_until(const struct call *call)
 {
-	const struct policy_rule *rule = call->rule;
 	switch (call->state) {
 	case CALL_PARKED:
 		return call->expires_ms;
@@ -123,9 +129,9 @@ static int64_t lives_until(const struct call *call)
 		return call->timer.due_ms;
 	case CALL_ENDING: /* it is kept from its end on */
 		return proxy_now(call->proxy) +
-		       (call->delivered ? call->policy->deadlines.redeliver_ms : rule->park_ms);
+		       (call->delivered ? call->policy->deadlines.redeliver_ms : call->rule->park_ms);
 	default:
-		return call->client_task->created_ms + rule->call_ms + rule->park_ms * (int64_t)(rule->rounds + 1);
+		return client_task_last_expiry(call);
 	}
 }
 
@@ -180,16 +186,16 @@ void client_task_repeat(struct exchange *exchange, struct call *call)
 	buf_free(&body);
 }
 
-/* It has to be found again, and the limits of parked calls hold for what nobody waits for. */
+/* The limits of parked calls hold for what nobody waits for, and it has to be found again. A call that is to be found
+ * keeps its outcome, so a call without a place must not be. */
 static bool make_durable(struct call *call)
 {
-	struct proxy *proxy = call->proxy;
-	struct client_task *task = call->client_task;
 	struct error error = {0};
-	task->server_info = span_dup(span_of(call->session->identity.info));
-	if (!task->server_info || proxy->client_tasks >= proxy->policy->limits.parked || !call_issue_ticket(call))
+	if (!(call->client_task->server_info = span_dup(span_of(call->session->identity.info))))
 		return false;
-	return call->counted_parked || (call->counted_parked = proxy_account_park(proxy, call->principal, &error));
+	if (!call->counted_parked && !(call->counted_parked = proxy_account_park(call->proxy, call->principal, &error)))
+		return false;
+	return call_issue_ticket(call);
 }
 
 static void on_patience_over(void *arg)
@@ -259,6 +265,12 @@ void client_task_settle(struct call *call)
 	if (!call->outcome.len)
 		message_add_error(&call->outcome, RPC_INTERNAL_ERROR, "Nobody answered what the server asked in time",
 			"{\"reason\":\"expired\"}");
+	if (call->outcome.len > call->proxy->policy->limits.kept_bytes) {
+		buf_free(&call->outcome);
+		message_add_error(&call->outcome, RPC_INTERNAL_ERROR,
+			"The result is larger than what is kept for clients (limits.kept_bytes)",
+			"{\"reason\":\"too_large\"}");
+	}
 	if (!buf_ok(&call->outcome))
 		buf_free(&call->outcome);
 	buf_free(&call->client_task->params);

@@ -34,6 +34,8 @@ void client_task_free(struct call *call);
 
 /* Whether the call is a task, which no exchange waits for. */
 bool client_task_is(const struct call *call);
+/* The latest that a task's question may expire, however often its server asks. */
+int64_t client_task_last_expiry(const struct call *call);
 /* Whether a task in this state counts among the parked calls. */
 bool client_task_keeps_place(const struct call *call, enum call_state state);
 

@@ -24,8 +24,11 @@ struct tool_names {
 	size_t count;
 };
 
-/* What one principal uses. Exists while it uses anything. */
+/* What one principal uses (account.c). Exists while it uses anything. */
 struct account;
+
+/* Outcomes that are kept, their number and what memory they need. */
+enum kept_measure { KEPT_COUNT, KEPT_BYTES, KEPT_MEASURES };
 
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(call_list, call);
@@ -51,7 +54,8 @@ struct proxy {
 
 	struct proxy_counts counts;
 	struct metrics metrics;
-	unsigned kept_count;
+	size_t kept_sums[KEPT_MEASURES];
+	unsigned places;		    /* of parked calls, and of tasks whose end is not told: limits.parked */
 	unsigned client_tasks;		    /* calls that are tasks for their clients, kept ones included */
 	struct tool_names task_tools;	    /* can only be called as a task (task.h) */
 	struct tool_names repeatable_tools; /* say that they only read, or may be repeated (rerun.h) */
@@ -61,7 +65,8 @@ struct proxy {
 	struct session *probe;		    /* asks for it, or NULL (era.h) */
 	TAILQ_HEAD(, undecided) undecided;  /* requests that wait for it */
 	unsigned undecided_count;
-	bool serial; /* this target sends requests outside the streams of its calls */
+	bool serial;	   /* this target sends requests outside the streams of its calls */
+	bool tasks_before; /* a policy before this one had tasks */
 	bool shutting_down;
 	struct timer shutdown_timer;
 };
@@ -77,6 +82,12 @@ void proxy_bury(struct proxy *proxy, struct grave *grave, void (*grave_free)(str
 /* Counts a call among the parked ones of its principal. false without memory or beyond a limit; *error says which. */
 bool proxy_account_park(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES], struct error *error) MUST_CHECK;
 void proxy_account_unpark(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES]);
+
+/* Counts the outcome of a call that is about to finish among those of its principal. false without memory. */
+bool proxy_account_keep(struct call *call) MUST_CHECK;
+void proxy_account_unkeep(struct call *call);
+/* Beyond a limit, the principal that keeps the most loses: first what it was told already, then the oldest. */
+void proxy_account_trim(struct proxy *proxy);
 
 /* Logs an event that belongs to no session or call. */
 void proxy_log(const struct proxy *proxy, enum log_level level, const char *event, const char *format, ...)

@@ -125,6 +125,19 @@ bool elder_send_request(
 
 /* What the client asks of its session. */
 
+/* The extension for tasks is not defined before 2026-07-28 (SEP-2663): such a client could do nothing with one. */
+static void add_extensions(struct buf *out, const struct json_member *extensions)
+{
+	struct json_member member;
+	struct json_walk walk = json_walk(extensions->value, NULL);
+	json_add_key(out, "extensions");
+	buf_add_text(out, "{");
+	while (json_next_member(&walk, &member))
+		if (!json_key_is(member.key, "io.modelcontextprotocol/tasks"))
+			json_add_member(out, &member);
+	buf_add_text(out, "}");
+}
+
 /* Writes the client's capabilities as 2026-07-28 knows them. */
 static void add_capabilities(struct buf *out, struct span capabilities)
 {
@@ -136,7 +149,10 @@ static void add_capabilities(struct buf *out, struct span capabilities)
 			continue;
 		if (json_key_is(member.key, "roots"))
 			member.value = SPAN("{}");
-		json_add_member(out, &member);
+		if (json_key_is(member.key, "extensions") && json_type(member.value) == JSON_OBJECT)
+			add_extensions(out, &member);
+		else
+			json_add_member(out, &member);
 	}
 	buf_add_text(out, "}");
 }

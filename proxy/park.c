@@ -311,7 +311,10 @@ void call_on_server_request(struct call *call, struct server_request *request)
 		call_set_state(call, CALL_GATHERING);
 	} else if (call->state == CALL_PARKED && client_task_is(call)) {
 		/* The next tasks/get shows it. */
+		int64_t last_ms = client_task_last_expiry(call);
 		call->expires_ms = proxy_now(call->proxy) + park_time(call);
+		if (call->expires_ms > last_ms)
+			call->expires_ms = last_ms;
 		call_set_state(call, CALL_PARKED);
 		count_asked(call);
 	}

@@ -8,12 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct account {
-	UT_hash_handle hh;
-	uint8_t principal[PRINCIPAL_BYTES];
-	unsigned parked;
-};
-
 void proxy_log(const struct proxy *proxy, enum log_level level, const char *event, const char *format, ...)
 {
 	va_list args;
@@ -106,6 +100,7 @@ void proxy_reload(struct proxy *proxy, struct policy *policy, struct keyring *ke
 	keyring_ref(keys);
 	if (policy->upstream.era != proxy->policy->upstream.era)
 		proxy->era = policy->upstream.era;
+	proxy->tasks_before |= proxy->policy->tasks;
 	policy_unref(proxy->policy);
 	keyring_unref(proxy->keys);
 	proxy->policy = policy;
@@ -115,59 +110,6 @@ void proxy_reload(struct proxy *proxy, struct policy *policy, struct keyring *ke
 struct proxy_counts proxy_counts(const struct proxy *proxy)
 {
 	return proxy->counts;
-}
-
-/* Accounts. */
-
-static struct account *find_account(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES])
-{
-	struct account *account = NULL;
-	HASH_FIND(hh, proxy->accounts, principal, PRINCIPAL_BYTES, account);
-	return account;
-}
-
-static struct account *account_new(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES])
-{
-	struct account *account = calloc(1, sizeof(*account));
-	if (!account)
-		return NULL;
-	memcpy(account->principal, principal, PRINCIPAL_BYTES);
-	HASH_ADD(hh, proxy->accounts, principal, PRINCIPAL_BYTES, account);
-	if (!account->hh.tbl) {
-		free(account);
-		return NULL;
-	}
-	return account;
-}
-
-bool proxy_account_park(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES], struct error *error)
-{
-	const struct policy_limits *limits = &proxy->policy->limits;
-	struct account *account = find_account(proxy, principal);
-	if (proxy->counts.parked >= limits->parked) {
-		error_set(error, ERROR_LIMIT, "Too many calls wait for their clients (limits.parked)");
-		return false;
-	}
-	if (account && account->parked >= limits->parked_per_principal) {
-		error_set(error, ERROR_LIMIT,
-			"Too many of this client's calls wait for it (limits.parked_per_principal)");
-		return false;
-	}
-	if (!account && !(account = account_new(proxy, principal))) {
-		error_set(error, ERROR_MEMORY, "Out of memory");
-		return false;
-	}
-	account->parked++;
-	return true;
-}
-
-void proxy_account_unpark(struct proxy *proxy, const uint8_t principal[PRINCIPAL_BYTES])
-{
-	struct account *account = find_account(proxy, principal);
-	if (!account || --account->parked)
-		return;
-	HASH_DELETE(hh, proxy->accounts, account);
-	free(account);
 }
 
 /* The orderly end. */

@@ -282,6 +282,12 @@ static bool has_kept_answer(const struct call *call)
 	return call && call->state == CALL_FINISHED && call->keep_ms > proxy_now(call->proxy);
 }
 
+/* It was lost before anybody was told how it ended. A task tells that itself, and does not run again. */
+static bool is_worth_rerun(const struct call *call)
+{
+	return call->lost && !call->delivered && !client_task_is(call);
+}
+
 /* A verified state, of this principal and this request. */
 static void go_on(struct exchange *exchange, const struct request *request, const struct request_state *state, bool own,
 	const uint8_t answers[DIGEST_BYTES], struct span script)
@@ -295,7 +301,7 @@ static void go_on(struct exchange *exchange, const struct request *request, cons
 	if (!tool_mirrors_check_retry(exchange, request, &error)) {
 		metrics_refused(&proxy->metrics, "header_mismatch", proxy_now(proxy));
 		exchange_fail(exchange, 400, RPC_HEADER_MISMATCH, error.text, NULL);
-	} else if (is_repeated(call, state, answers) && !(call->lost && may_rerun && !call->delivered)) {
+	} else if (is_repeated(call, state, answers) && !(may_rerun && is_worth_rerun(call))) {
 		repeat(exchange, call);
 	} else if (proxy->env->wall_ms(proxy->env->ctx) >= state->expires_ms && !has_kept_answer(call)) {
 		refuse(exchange, "expired", "The request state has expired", "too late");

@@ -123,6 +123,7 @@ static void choose_policy(struct world *world, bool benign)
 		limits->server_requests = (unsigned)choose(world, 1, 3);
 		limits->sessions = (unsigned)choose(world, 1, 5);
 		limits->sessions_per_principal = (unsigned)choose(world, 1, 2);
+		limits->kept_bytes = (size_t)choose(world, 1000, 20000);
 	}
 	if (chance(world, 30)) {
 		deadlines->wait_ms = choose(world, 10, 5000);

@@ -188,7 +188,7 @@ static void finish(struct scenario *scenario)
 
 bool scenario_play(struct world *world, const char *path, unsigned number, bool verbose)
 {
-	char line[4000];
+	char line[16000];
 	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	FILE *file = fopen(path, "r");
 	if (!file) {

@@ -15,7 +15,7 @@ static void say(struct link *link, uint64_t stream, const char *format, ...) PRI
 
 static void say(struct link *link, uint64_t stream, const char *format, ...)
 {
-	char text[4000];
+	char text[16000];
 	va_list args;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);

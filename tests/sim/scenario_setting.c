@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum number_type { NUMBER_MS, NUMBER_UNSIGNED };
+enum number_type { NUMBER_MS, NUMBER_UNSIGNED, NUMBER_SIZE };
 
 static bool set_number(struct policy *policy, const char *key, const char *word)
 {
@@ -36,6 +36,7 @@ static bool set_number(struct policy *policy, const char *key, const char *word)
 		{"limits.parked", NUMBER_UNSIGNED, &policy->limits.parked},
 		{"limits.parked_per_principal", NUMBER_UNSIGNED, &policy->limits.parked_per_principal},
 		{"limits.kept", NUMBER_UNSIGNED, &policy->limits.kept},
+		{"limits.kept_bytes", NUMBER_SIZE, &policy->limits.kept_bytes},
 		{"limits.server_requests", NUMBER_UNSIGNED, &policy->limits.server_requests},
 		{"limits.sessions", NUMBER_UNSIGNED, &policy->limits.sessions},
 		{"limits.sessions_per_principal", NUMBER_UNSIGNED, &policy->limits.sessions_per_principal},
@@ -47,6 +48,8 @@ static bool set_number(struct policy *policy, const char *key, const char *word)
 		int64_t number = read_duration(word);
 		if (keys[i].type == NUMBER_MS)
 			*(int64_t *)keys[i].place = number;
+		else if (keys[i].type == NUMBER_SIZE)
+			*(size_t *)keys[i].place = (size_t)number;
 		else
 			*(unsigned *)keys[i].place = (unsigned)number;
 		policy->tasks = policy->defaults.task_after_ms >= 0;
