@@ -302,6 +302,33 @@ static void on_done(void *arg, const char *fault)
 	}
 }
 
+/* Whether a message may reach the server twice: if a kept connection breaks under it, nobody can tell whether it was done. What
+ * is not known to change nothing the second time may not. An answer counts once, by its id. */
+static bool may_repeat(const struct post *post, struct span message)
+{
+	static const char *const harmless[] = {"initialize", "ping", "server/discover", "subscriptions/listen",
+		"tools/list", "prompts/list", "prompts/get", "resources/list", "resources/templates/list",
+		"resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
+		"logging/setLevel", "tasks/list", "tasks/get", "notifications/initialized", "notifications/cancelled",
+		"notifications/progress", "notifications/roots/list_changed"};
+	struct json_walk walk = json_walk(message, NULL);
+	struct json_member member;
+	struct span state;
+	bool known = post->kind == UPSTREAM_RESPONSE;
+	while (post->kind != UPSTREAM_RESPONSE && json_next_member(&walk, &member)) {
+		if (json_key_is(member.key, "method")) {
+			known = false;
+			for (size_t i = 0; !known && i < sizeof(harmless) / sizeof(harmless[0]); i++)
+				known = json_string_is(member.value, harmless[i]);
+			if (!known)
+				return false;
+		} else if (json_key_is(member.key, "params") && json_get(member.value, NULL, "requestState", &state)) {
+			return false; /* good for one time */
+		}
+	}
+	return known;
+}
+
 static void start_transfer(struct post *post, struct buf *message)
 {
 	struct upstream *upstream = post->upstream;
@@ -314,7 +341,8 @@ static void start_transfer(struct post *post, struct buf *message)
 			&(struct http_request){.method = message ? "POST" : "GET",
 				.url = upstream->endpoint,
 				.headers = headers.lines,
-				.body = message},
+				.body = message,
+				.repeatable = !message || may_repeat(post, buf_span(message))},
 			&handlers, post);
 	header_lines_free(&headers);
 	if (!post->transfer && !message)

@@ -215,7 +215,8 @@ void stream_open(struct upstream *upstream)
 	if (stream->timer && upstream_write_headers(upstream, &headers, "Accept: text/event-stream", (struct span){0},
 				     stream->last_event_id)) {
 		stream->transfer = http_transfer_start(upstream->http->client,
-			&(struct http_request){.method = "GET", .headers = headers.lines}, &handlers, upstream);
+			&(struct http_request){.method = "GET", .headers = headers.lines, .repeatable = true},
+			&handlers, upstream);
 		header_lines_free(&headers);
 	}
 	if (!stream->transfer) {

@@ -247,7 +247,8 @@ static void say_farewell(struct upstream *upstream)
 		return;
 	if (upstream_write_headers(upstream, &headers, "Accept: */*", (struct span){0}, NULL) &&
 		!http_transfer_start(upstream->http->client,
-			&(struct http_request){.method = "DELETE", .headers = headers.lines}, &handlers, NULL))
+			&(struct http_request){.method = "DELETE", .headers = headers.lines, .repeatable = true},
+			&handlers, NULL))
 		upstream_log(upstream, LOG_DEBUG, "session-not-ended", "out of memory");
 	header_lines_free(&headers);
 }
