@@ -79,8 +79,9 @@ struct call {
 	bool counted_parked;
 	bool was_parked;
 	bool has_progress;
-	bool cancel_sent; /* ENDING: notifications/cancelled went out */
-	bool recycle;	  /* ENDING: the session is retired if the call does not end */
+	bool cancel_sent;   /* ENDING: notifications/cancelled went out */
+	bool recycle;	    /* ENDING: the session is retired if the call does not end */
+	bool roots_renewed; /* WAITING: the server was told for it that the roots changed */
 
 	const struct method *method;
 	struct policy *policy; /* a reference: the rule outlives a reload */
@@ -187,6 +188,10 @@ void call_unresume(struct call *call);
 /* The server owes an answer to the call's request, or does not any more. call->sent is false without memory. */
 void call_enter(struct call *call);
 void call_leave(struct call *call);
+/* Leaves the session for good. */
+void call_settle(struct call *call);
+/* For the graveyard. */
+void call_free(struct grave *grave);
 /* Ends the call's questions. When the server has answered the call, its roots/list is still somebody's question. */
 void call_drop_inputs(struct call *call, bool answered);
 struct input *call_add_input(struct call *call, const struct capability_need *need, struct server_request *request);

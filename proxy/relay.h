@@ -81,6 +81,11 @@ void relay_observe_question(struct relay *relay, const struct message *message, 
 /* It ends, with an answer or without. */
 void relay_observe_end(struct relay_stream *stream);
 
+/* relay_server.c: what comes from the server, as in session_ops. */
+
+void relay_on_message(struct session *session, const struct message *message, struct span whole, uint64_t request);
+void relay_on_request_failed(struct session *session, uint64_t request, int http_status, const char *why);
+
 /* For elder.c. */
 
 /* The server has told enough for the session to begin. */
@@ -91,6 +96,9 @@ void relay_respond(struct relay_stream *stream, struct buf *response);
 void relay_send(struct relay_stream *stream, struct buf *message);
 /* Passes a message of the server that is no response; `request` as in session_ops. */
 void relay_pass(struct relay *relay, const struct message *message, struct span whole, uint64_t request);
+
+/* relay.c, for relay_server.c: there is no session. Over HTTP nobody knows its id then; on a pipe the client may try again. */
+void relay_on_initialize_failed(struct relay *relay);
 
 /* For view.c: the relay that is the session's, or NULL. */
 const struct relay *relay_of_session(const struct session *session);
@@ -106,6 +114,8 @@ struct relay *relay_of_client(struct proxy *proxy, const struct client *client);
 struct relay_stream *relay_stream_find(struct relay *relay, uint64_t number);
 /* The stream whose newest request has this id upstream, or NULL. */
 struct relay_stream *relay_stream_of_request(struct relay *relay, uint64_t request);
+/* The stream whose client gave it this id and still waits for the response, or NULL. */
+struct relay_stream *relay_stream_by_id(struct relay *relay, struct span id);
 struct relay_stream *relay_stream_new(struct relay *relay, struct exchange *exchange, const struct message *message);
 /* Forgets the stream if nothing more can become of it. */
 void relay_stream_settle(struct relay_stream *stream);

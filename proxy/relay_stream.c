@@ -94,6 +94,15 @@ struct relay_stream *relay_stream_of_request(struct relay *relay, uint64_t reque
 	return stream;
 }
 
+struct relay_stream *relay_stream_by_id(struct relay *relay, struct span id)
+{
+	struct relay_stream *stream;
+	TAILQ_FOREACH (stream, &relay->streams, link)
+		if (id.ptr && !stream->answered && !stream->cancelled && json_same(id, span_of(stream->id)))
+			return stream;
+	return NULL;
+}
+
 static void forget_oldest(struct relay *relay)
 {
 	struct relay_event *event = TAILQ_FIRST(&relay->events);

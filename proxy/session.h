@@ -95,15 +95,10 @@ struct session *session_open(struct proxy *proxy, const struct client *client, c
 	void *owner, bool modern, struct error *error) MUST_CHECK;
 void session_set_ready(struct session *session);
 
-/* Lets calls go ahead for which there is a place now; called whenever that may have changed. */
-void session_pump(struct session *session);
-/* Lets the server come to rest: calls that may ask wait until it has answered a ping, and `settle` more. A server that is
- * slow to read is slow to answer too. */
-void session_settle(struct session *session);
-/* The answer to a ping has come. */
-void session_on_pong(struct session *session, uint64_t id);
 /* Sends one message upstream. 0, ERROR_LIMIT, ERROR_LOST or ERROR_MEMORY. */
 int session_send(struct session *session, enum upstream_kind kind, uint64_t request_id, struct buf *message) MUST_CHECK;
+/* Sends a ping, whose id *newest is then. false if it could not be sent. */
+bool session_ping(struct session *session, uint64_t *newest);
 /* The call whose request has this id upstream and is not answered, or NULL. */
 struct call *session_find_call(const struct session *session, uint64_t id);
 /* Sends notifications/cancelled for a request of ours. */
@@ -112,16 +107,28 @@ void session_cancel_request(struct session *session, uint64_t request_id, const 
 void session_retire(struct session *session, const char *reason);
 /* Closes the connection in order; its calls must be over. */
 void session_close(struct session *session, const char *reason);
-/* Whether a call has to wait for others, because a server request could not be told apart. */
-bool session_is_serial(const struct session *session);
 void session_touch_keepalive(struct session *session);
 void session_log(const struct session *session, enum log_level level, const char *event, const char *format, ...)
 	PRINTF_LIKE(4, 5);
+
+/* session_places.c */
+
+/* Lets calls go ahead for which there is a place now; called whenever that may have changed. */
+void session_pump(struct session *session);
+/* Lets the server come to rest: calls that may ask wait until it has answered a ping, and `settle` more. A server that is
+ * slow to read is slow to answer too. */
+void session_settle(struct session *session);
+/* The answer to a ping has come. */
+void session_on_pong(struct session *session, uint64_t id);
+/* Whether a call has to wait for others, because a server request could not be told apart. */
+bool session_is_serial(const struct session *session);
 
 /* handshake.c */
 int session_start_handshake(struct session *session, struct error *error) MUST_CHECK;
 void session_on_initialize_answer(struct session *session, const struct message *message);
 /* session.c, for handshake.c: the session cannot be had. */
 void session_fail(struct session *session, int http_status, const char *why);
+/* session.c, for session_places.c: a session that nobody uses ends when it was idle for long enough. */
+void session_rest(struct session *session);
 
 #endif
