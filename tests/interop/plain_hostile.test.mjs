@@ -2,10 +2,11 @@
 // within the deadline, nobody gets the answer to another's request, and the next call is served.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { ask, call, descriptors, scratch, serve, sleep, textOf, until } from './valet.mjs';
+import { call, descriptors, scratch, serve, sleep, textOf, until } from './valet.mjs';
 import { at, chunk, json, none, server, streamHead } from './bytes_server.mjs';
 
 const policy = 'version: 1\ndefaults: { call: 1500ms }\nlimits: { message: 1MiB }\ndeadlines: { grace: 200ms, connect: 2s }\n';
@@ -214,6 +215,61 @@ for (const [how, finish] of Object.entries({ 'and reads on': socket => socket.re
     }
   });
 
+// "retry: 0", and nothing but a reason to come again, on each connection.
+const nothing = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nid: 1\nretry: 0\n\n';
+for (const [which, begin] of Object.entries({
+  'an answer': seen => { seen.onGet = (socket, found) => { if (/last-event-id/i.test(found)) seen.polls++; socket.end(/last-event-id/i.test(found) ? nothing : none(405)); }; },
+  'the stream of a session': seen => { seen.onGet = socket => { seen.polls++; socket.end(nothing); }; },
+}))
+  test(`${which} that is only asked for again is asked for at a pace`, { timeout: 30000 }, async t => {
+    const seen = await server(t, (socket, message, answer) => message.params.name === 'polled' ? socket.end(nothing) : socket.write(json(answer)));
+    seen.polls = 0;
+    begin(seen);
+    const valet = await front(t, at(seen), 'version: 1\ndefaults: { call: 4s }\n');
+    await call(valet, 'x', {});
+    const polls = seen.polls;
+    const { error } = await call(valet, 'polled', {});
+    assert.match(error.message, late);
+    assert.ok(seen.polls > polls + 2 && seen.polls < polls + 25, `${seen.polls - polls} in 4 s`);
+    assert.equal(textOf((await call(valet, 'x', {})).result), `answer ${seen.calls}`);
+  });
+
+test('a Unix socket whose queue is full is tried again', { timeout: 30000 }, async t => {
+  const path = join(scratch(t), 's');
+  const script = `import socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(0)
+c = [socket.socket(socket.AF_UNIX) for i in range(1)]
+for x in c: x.connect(sys.argv[1])
+print('full', flush=True); time.sleep(0.7)
+s.listen(64)
+while True:
+    a, _ = s.accept(); a.settimeout(0.5)
+    try:
+        got = a.recv(65536)
+        if got: a.sendall(b'HTTP/1.1 418 Teapot\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n')
+    except OSError: pass
+    a.close()`;
+  const child = spawn('python3', ['-c', script, path]);
+  t.after(() => child.kill('SIGKILL'));
+  await until(() => new Promise(resolve => child.stdout.once('data', resolve)), 'the queue to be full');
+  const valet = await front(t, `unix:${path}:/mcp`), started = Date.now();
+  assert.match((await call(valet, 'x', {})).error.message, /HTTP 418/);
+  assert.ok(Date.now() - started > 300);
+});
+
+test('a Unix socket whose queue stays full is given up in time', { timeout: 30000 }, async t => {
+  const path = join(scratch(t), 's');
+  const child = spawn('python3', ['-c', `import socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(0)
+c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1])
+print('full', flush=True); time.sleep(60)`, path]);
+  t.after(() => child.kill('SIGKILL'));
+  await until(() => new Promise(resolve => child.stdout.once('data', resolve)), 'the queue to be full');
+  const valet = await front(t, `unix:${path}:/mcp`, 'version: 1\ndeadlines: { connect: 1s, initialize: 10s }\n'), started = Date.now();
+  assert.match((await call(valet, 'x', {})).error.message, /Cannot connect/);
+  assert.ok(Date.now() - started < 6000);
+});
+
 test('a response before the request answers nothing that was asked later', { timeout: 20000 }, async t => {
   const seen = await server(t, (socket, message, answer) => socket.write(json(answer.replace(/answer \d+/, message.params.arguments.n))));
   const valet = await front(t, at(seen));
@@ -223,6 +279,6 @@ test('a response before the request answers nothing that was asked later', { tim
   for (let i = 0; i < 10; i++) {
     const { result, error } = await call(valet, 'x', { n: `n${i}` });
     if (result) assert.equal(textOf(result), `n${i}`);
-    else assert.match(error.message, /HTTP 408|another id/);
+    else assert.match(error.message, /HTTP 408|another id|without a response/);
   }
 });
