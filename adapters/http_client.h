@@ -39,8 +39,9 @@ struct http_handlers {
 	void (*on_head)(void *arg, const struct http_response *response);
 	/* Some of the body. */
 	void (*on_data)(void *arg, struct span bytes);
-	/* The end; `fault` is NULL if the response is complete. The transfer is gone. Not called after a cancellation. */
-	void (*on_done)(void *arg, const char *fault);
+	/* The end; `fault` is NULL if the response is complete. `unsent`: no connection could be made, so that the server has seen
+	 * nothing of the request. The transfer is gone. Not called after a cancellation. */
+	void (*on_done)(void *arg, const char *fault, bool unsent);
 };
 
 struct http_client *http_client_new(

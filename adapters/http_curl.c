@@ -193,12 +193,16 @@ static void tell_data(struct curl_transfer *transfer)
 static void tell_done(struct curl_transfer *transfer)
 {
 	const char *fault = NULL;
+	long sent = 0;
 	if (transfer->result == CURLE_SEND_FAIL_REWIND)
 		fault = "The server closed the connection without a response"; /* see on_send() */
 	else if (transfer->result != CURLE_OK)
 		fault = transfer->fault[0] ? transfer->fault : transfer->curl->lib.easy_strerror(transfer->result);
+	bool unsent = fault && transfer->result != CURLE_SEND_FAIL_REWIND &&
+		      transfer->curl->lib.easy_getinfo(transfer->easy, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK &&
+		      !sent;
 	transfer->cancelled = true;
-	transfer->handlers.on_done(transfer->arg, fault);
+	transfer->handlers.on_done(transfer->arg, fault, unsent);
 }
 
 static void collect_finished(struct http_curl *curl)

@@ -39,9 +39,10 @@ static void on_data(void *arg, struct span bytes)
 		fetch->body.failed = true;
 }
 
-static void on_done(void *arg, const char *fault)
+static void on_done(void *arg, const char *fault, bool unsent)
 {
 	struct http_fetch *fetch = arg;
+	(void)unsent;
 	bool complete = !fault && buf_ok(&fetch->body);
 	fetch->on_done(fetch->arg, complete ? fetch->status : 0, fetch->content_type, buf_span(&fetch->body));
 	fetch_free(fetch);

@@ -31,7 +31,8 @@ struct plain_transfer {
 	struct buf head, body; /* of the request, until the response begins */
 	size_t sent;
 	bool repeatable, cancelled;
-	int error; /* of writing */
+	bool written; /* some of it, ever */
+	int error;    /* of writing */
 	struct http_handlers handlers;
 	void *arg;
 };
@@ -51,7 +52,7 @@ static void transfer_free(struct plain_transfer *transfer)
 }
 
 /* The end, of which nobody has to hear who has cancelled. The wire has been dealt with. */
-static void finish(struct plain_transfer *transfer, const char *fault)
+static void finish(struct plain_transfer *transfer, const char *fault, bool unsent)
 {
 	bool cancelled = transfer->cancelled;
 	struct http_handlers handlers = transfer->handlers;
@@ -59,19 +60,20 @@ static void finish(struct plain_transfer *transfer, const char *fault)
 	transfer->plain->feeding = NULL;
 	transfer_free(transfer);
 	if (!cancelled)
-		handlers.on_done(arg, fault);
+		handlers.on_done(arg, fault, unsent);
 }
 
 static void fail(struct wire *wire, const char *what, int error)
 {
 	struct plain_transfer *transfer = wire->transfer;
 	char fault[300];
+	bool unsent = !transfer->written;
 	if (error)
 		snprintf(fault, sizeof(fault), "%s %.200s: %s", what, transfer->plain->authority, strerror(error));
 	else
 		snprintf(fault, sizeof(fault), "%s", what);
 	wire_free(wire);
-	finish(transfer, fault);
+	finish(transfer, fault, unsent);
 }
 
 static bool is_sent(const struct plain_transfer *transfer)
@@ -91,6 +93,7 @@ static void send_request(struct wire *wire)
 		ssize_t written = writev(wire->fd, parts, 2);
 		if (written >= 0) {
 			transfer->sent += (size_t)written;
+			transfer->written |= written > 0;
 		} else if (errno == EAGAIN) {
 			event_add(&wire->on_write, NULL);
 			return;
@@ -146,7 +149,7 @@ static void on_end(struct wire *wire, int error)
 		wire_drop_idle(wire);
 	} else if (wire->reader.until_close && !error) {
 		wire_free(wire);
-		finish(transfer, NULL);
+		finish(transfer, NULL, false);
 	} else if (!try_again(wire)) {
 		fail(wire,
 			error		     ? "The connection broke to"
@@ -213,7 +216,7 @@ static enum http_response_part feed(struct wire *wire, struct span *bytes)
 static void begin_drain(struct wire *wire)
 {
 	bool worth_it = wire->reader.keep_alive && is_sent(wire->transfer) && !wire->reader.until_close;
-	finish(wire->transfer, NULL);
+	finish(wire->transfer, NULL, false);
 	if (!worth_it || !wire_drain(wire))
 		wire_free(wire);
 }
@@ -235,7 +238,7 @@ static void on_bytes(struct wire *wire, struct span bytes)
 	enum http_response_part part = feed(wire, &bytes);
 	if (part == HTTP_RESPONSE_DONE) {
 		wire_release(wire, wire->reader.keep_alive && is_sent(transfer) && !bytes.len);
-		finish(transfer, NULL);
+		finish(transfer, NULL, false);
 	} else if (part != HTTP_RESPONSE_MORE) {
 		fail(wire, part == HTTP_RESPONSE_BAD ? "The server's response is no HTTP/1.1" : "out of memory", 0);
 	} else if (transfer->cancelled) {

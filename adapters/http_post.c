@@ -12,7 +12,7 @@
 
 static void on_head(void *arg, const struct http_response *response);
 static void on_data(void *arg, struct span bytes);
-static void on_done(void *arg, const char *fault);
+static void on_done(void *arg, const char *fault, bool unsent);
 
 static const struct http_handlers handlers = {on_head, on_data, on_done};
 
@@ -38,12 +38,15 @@ static void fail(struct post *post, int status, const char *why)
 {
 	struct upstream *upstream = post->upstream;
 	uint64_t id = post->request_id;
-	bool handshake = post->is_handshake, waits = post->kind == UPSTREAM_REQUEST && !post->answered;
+	bool handshake = post->is_handshake, unseen = post->unseen,
+	     waits = post->kind == UPSTREAM_REQUEST && !post->answered;
 	upstream_log(upstream, waits ? LOG_INFO : LOG_WARNING, waits ? "request-failed" : "message-not-taken", why);
 	bool initialized = post->is_initialized;
 	post_free(post);
 	if (initialized || (handshake && waits))
 		upstream_lose(upstream, status, why);
+	else if (waits && upstream->session && unseen)
+		session_on_request_unseen(upstream->session, id, why);
 	else if (waits && upstream->session)
 		session_on_request_failed(upstream->session, id, status, why);
 }
@@ -286,11 +289,36 @@ static bool is_error_response(const struct post *post)
 	       post->status != 401 && post->status != 403;
 }
 
-static void on_done(void *arg, const char *fault)
+/* What else is on its way in the session has an answer of its own; but a question whose answer was not taken holds its call
+ * for ever, and a server that is modern now knows none of it. */
+static void on_gone(struct post *post)
+{
+	static const char why[] = "the server does not know the session any more";
+	struct upstream *upstream = post->upstream;
+	enum upstream_kind kind = post->kind;
+	uint64_t id = kind == UPSTREAM_REQUEST ? post->request_id : 0;
+	bool resumed = post->resumed, is_modern = says_it_is_modern(buf_span(&post->body));
+	post_free(post);
+	if (kind == UPSTREAM_RESPONSE) {
+		upstream_lose(upstream, 404, why);
+		return;
+	}
+	if (is_modern && id)
+		session_on_request_unseen(upstream->session, id, why);
+	else
+		session_on_gone(upstream->session, resumed ? 0 : id, why);
+	if (is_modern)
+		upstream_lose(upstream, 404, why);
+	else if (resumed && upstream->session)
+		session_on_request_failed(upstream->session, id, 404, why);
+}
+
+static void on_done(void *arg, const char *fault, bool unsent)
 {
 	struct post *post = arg;
 	struct upstream *upstream = post->upstream;
 	post->transfer = NULL;
+	post->unseen = unsent && !post->resumed;
 	if (!upstream->session)
 		return; /* freed with the session */
 	if (post->is_stream || (post->resumed && fault)) {
@@ -299,7 +327,7 @@ static void on_done(void *arg, const char *fault)
 	} else if (fault) {
 		fail(post, 0, fault);
 	} else if (session_is_gone(post)) {
-		upstream_lose(upstream, post->status, "the server does not know the session any more");
+		on_gone(post);
 	} else if (may_be_http_sse(post)) {
 		post_free(post);
 		upstream->mode = HTTP_MODE_SSE;

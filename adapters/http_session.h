@@ -42,6 +42,7 @@ struct post {
 	bool is_stream;	     /* an event stream, else one body */
 	bool feeding;	     /* the core is being told of it */
 	bool resumed;	     /* it is read by GET with Last-Event-ID */
+	bool unseen;	     /* the server has seen nothing of it */
 	bool answered;	     /* the response has come, or nobody waits for it */
 	bool is_initialized; /* it carries notifications/initialized */
 	bool is_handshake;   /* it carries initialize */

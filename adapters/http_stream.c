@@ -12,7 +12,7 @@ enum { HEAD_WAIT_MS = 2000, WATCH_MS = 5000 };
 
 static void on_head(void *arg, const struct http_response *response);
 static void on_data(void *arg, struct span bytes);
-static void on_done(void *arg, const char *fault);
+static void on_done(void *arg, const char *fault, bool unsent);
 
 static const struct http_handlers handlers = {on_head, on_data, on_done};
 
@@ -164,7 +164,7 @@ static void on_head(void *arg, const struct http_response *response)
 			status);
 		upstream_lose(upstream, status, why);
 	} else if (!stream->is_open && status == 404 && stream->was_open) {
-		upstream_lose(upstream, status, "the server does not know the session any more");
+		session_on_gone(upstream->session, 0, "the server does not know the session any more");
 	} else if (upstream->mode == HTTP_MODE_STREAMABLE) {
 		upstream_established(upstream);
 	}
@@ -179,10 +179,11 @@ static void on_data(void *arg, struct span bytes)
 		upstream_lose(upstream, 0, "the server sent an event larger than the limit (limits.message)");
 }
 
-static void on_done(void *arg, const char *fault)
+static void on_done(void *arg, const char *fault, bool unsent)
 {
 	struct upstream *upstream = arg;
 	struct stream *stream = &upstream->stream;
+	(void)unsent;
 	stream->transfer = NULL;
 	bool was_open = stream->is_open;
 	stream->is_open = false;

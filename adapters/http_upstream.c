@@ -250,10 +250,11 @@ static void on_farewell_data(void *arg, struct span bytes)
 	(void)bytes;
 }
 
-static void on_farewell_done(void *arg, const char *fault)
+static void on_farewell_done(void *arg, const char *fault, bool unsent)
 {
 	(void)arg;
 	(void)fault;
+	(void)unsent;
 }
 
 /* Sessions that are not ended pile up at the server. */

@@ -215,6 +215,7 @@ void call_send(struct call *call)
 	}
 	call_drop_inputs(call, false); /* of a round that went before */
 	call->not_before_ms = 0;
+	call_keep_request(call);
 	translate_for_version(call->method, session->version, &call->request);
 	task_prepare(call);
 	call->progress_id = call->upstream_id;

@@ -82,6 +82,7 @@ struct call {
 	bool cancel_sent;   /* ENDING: notifications/cancelled went out */
 	bool recycle;	    /* ENDING: the session is retired if the call does not end */
 	bool roots_renewed; /* WAITING: the server was told for it that the roots changed */
+	bool resent;	    /* it is in another session than its first */
 
 	const struct method *method;
 	struct policy *policy; /* a reference: the rule outlives a reload */
@@ -107,7 +108,7 @@ struct call {
 	char *task_id;			 /* as spelled, or NULL */
 	struct client_task *client_task; /* what its client may poll, or NULL (client_task.h) */
 	uint64_t progress_id;		 /* its progress token upstream: the id of its first request */
-	struct buf spare;		 /* a copy of the request, for a second try as a task */
+	struct buf spare;		 /* a copy of the request, for a second try as a task or in another session */
 	struct buf pre_answers; /* inputResponses that a fresh call brought for questions that the policy names */
 
 	struct buf answers;   /* given so far, for the script of a rerun */
@@ -168,6 +169,14 @@ void call_on_elicitation_complete(struct call *call, struct span elicitation_id)
 /* reissue.c: an answer of -32042 becomes a round; the retry of such a round runs the call again. */
 void call_require_urls(struct call *call, struct span error);
 void call_reissue(struct call *call, const struct request *request);
+
+/* resend.c: the server has certainly not begun with the call. Where the session is gone, the call goes to another one; else
+ * its client is told that nothing happened. */
+void call_on_unseen(struct call *call, const char *why);
+/* The same for the calls that a session that is gone has not sent yet. */
+void call_resend_waiting(struct session *session);
+/* Keeps what is needed for that, before the request is sent. */
+void call_keep_request(struct call *call);
 
 /* Within the call's own files. */
 void call_take_trace(struct call *call, const struct exchange *exchange);

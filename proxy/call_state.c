@@ -219,7 +219,8 @@ void call_end(struct call *call, enum call_end how, const char *reason, struct b
 		buf_free(&call->outcome);
 	metrics_waited(&call->proxy->metrics, call->waited_ms);
 	/* A call whose stream broke while its session lives is as good as cancelled: the server may still be at work. */
-	bool over = how == CALL_END_ANSWERED || (how == CALL_END_LOST && call->session->state == SESSION_DEAD);
+	bool over = how == CALL_END_ANSWERED ||
+		    (how == CALL_END_LOST && (call->session->gone || call->session->state == SESSION_DEAD));
 	if (over)
 		call_settle(call);
 	else

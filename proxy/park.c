@@ -294,6 +294,7 @@ static bool answer_ahead(struct call *call, struct input *input)
 void call_on_server_request(struct call *call, struct server_request *request)
 {
 	request->call = call;
+	buf_free(&call->spare); /* it has begun */
 	server_request_set_state(request, SERVER_REQUEST_ASSIGNED);
 	struct input *input = call_add_input(call, &request->need, request);
 	if (!input) {

@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-enum { RPC_SESSION_NOT_FOUND = -32001 }; /* as legacy servers say it under HTTP 404 */
-
 static const char not_taken[] = "The server does not read what it is sent";
 
 static const struct session_ops ops;

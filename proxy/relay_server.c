@@ -190,9 +190,12 @@ void relay_on_request_failed(struct session *session, uint64_t request, int http
 		return;
 	bool is_initialize = stream->number == relay->initialize;
 	if (stream->exchange && !stream->has_events && !stream->reader) {
+		struct exchange *exchange = relay_stream_take_exchange(stream);
 		stream->answered = true;
-		exchange_fail_unreachable(
-			relay_stream_take_exchange(stream), http_status, session->challenge, why, NULL);
+		if (session->gone && !relay->pipe) /* so the client opens another (2025-11-25 basic/transports) */
+			exchange_fail(exchange, 404, RPC_SESSION_NOT_FOUND, "Session not found", NULL);
+		else
+			exchange_fail_unreachable(exchange, http_status, session->challenge, why, NULL);
 		relay_stream_settle(stream);
 	} else {
 		body = message_error(span_of(stream->id), RPC_INTERNAL_ERROR, why, NULL);

@@ -236,7 +236,8 @@ void session_fail(struct session *session, int http_status, const char *why)
 		session->proxy->upstream->close(upstream);
 }
 
-void session_on_request_failed(struct session *session, uint64_t request_id, int http_status, const char *why)
+static void on_request_failed(
+	struct session *session, uint64_t request_id, int http_status, const char *why, bool unseen)
 {
 	if (session->state == SESSION_DEAD)
 		return;
@@ -249,10 +250,58 @@ void session_on_request_failed(struct session *session, uint64_t request_id, int
 		return;
 	}
 	struct call *call = session_find_call(session, request_id);
-	if (call)
+	if (call && unseen)
+		call_on_unseen(call, why);
+	else if (call)
 		call_on_session_lost(call, http_status, why);
 	else if (request_id == session->mirrors.list_id)
 		tool_mirrors_on_failed(session, why);
+}
+
+void session_on_request_failed(struct session *session, uint64_t request_id, int http_status, const char *why)
+{
+	on_request_failed(session, request_id, http_status, why, false);
+}
+
+void session_on_request_unseen(struct session *session, uint64_t request_id, const char *why)
+{
+	on_request_failed(session, request_id, 0, why, true);
+}
+
+/* Calls that are with the server go on; the session is over when they are. */
+static void empty(struct session *session, uint64_t request_id, const char *why)
+{
+	session_retire(session, why);
+	if (session->state == SESSION_DEAD)
+		return;
+	session->pumping = true; /* nothing more is sent */
+	subscriptions_on_lost(session);
+	lose_calls(&session->resuming, 0, why);
+	lose_calls(&session->parked, 0, why);
+	lose_calls(&session->ending, 0, why);
+	call_resend_waiting(session);
+	on_request_failed(session, request_id, 0, why, true);
+	session->pumping = false;
+	session_pump(session);
+}
+
+void session_on_gone(struct session *session, uint64_t request_id, const char *why)
+{
+	bool known = session->gone;
+	if (session->state == SESSION_DEAD)
+		return;
+	session->gone = true;
+	if (session->ops) {
+		session->ops->on_request_failed(session, request_id, 0, why);
+		session_fail(session, 0, why);
+		return;
+	}
+	if (!known) {
+		session_log(session, LOG_WARNING, "session-lost", "%s", why);
+		session->proxy->metrics.sessions_lost++;
+		era_doubt(session->proxy);
+	}
+	empty(session, request_id, why);
 }
 
 /* Finding. */

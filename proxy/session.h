@@ -36,6 +36,7 @@ struct session {
 	const struct session_ops *ops; /* NULL: the session is bridged */
 	void *owner;		       /* what it belongs to then */
 	bool modern;		       /* the server speaks 2026-07-28: there is no handshake */
+	bool gone;		       /* the server does not know it any more */
 	enum session_state state;
 	char name[24];
 	uint8_t principal[PRINCIPAL_BYTES];

@@ -13,6 +13,11 @@ static bool server_has_tasks(const struct session *session)
 	       json_get(tools, NULL, "call", &call);
 }
 
+static bool may_be_task(const struct call *call)
+{
+	return call->method->id == METHOD_TOOLS_CALL && server_has_tasks(call->session);
+}
+
 void task_learn(struct session *session, struct span result)
 {
 	struct span list, tool, execution, support, name;
@@ -41,15 +46,15 @@ static void augment(struct call *call)
 
 void task_prepare(struct call *call)
 {
-	if (call->method->id != METHOD_TOOLS_CALL || !server_has_tasks(call->session))
+	if (!may_be_task(call))
 		return;
 	const char *name = call->subject + sizeof("tools/call"); /* the subject is "tools/call NAME" */
 	if (tool_names_have(&call->proxy->task_tools, name)) {
 		augment(call);
 		return;
 	}
-	buf_free(&call->spare);
-	buf_add_span(&call->spare, buf_span(&call->request));
+	if (!call->spare.len)
+		buf_add_span(&call->spare, buf_span(&call->request));
 	if (!buf_ok(&call->spare))
 		buf_free(&call->spare); /* then there is no second try */
 }
@@ -101,7 +106,7 @@ bool task_on_answer(struct call *call, struct span result, struct span error)
 	struct span code, task, id;
 	int64_t number;
 	if (call->spare.len && !call->as_task && error.ptr && json_get(error, NULL, "code", &code) &&
-		json_integer(code, &number) && number == RPC_METHOD_NOT_FOUND) {
+		json_integer(code, &number) && number == RPC_METHOD_NOT_FOUND && may_be_task(call)) {
 		try_as_task(call);
 		return true;
 	}

@@ -44,6 +44,11 @@ void session_on_established(struct session *session);
 void session_on_lost(struct session *session, int http_status, const char *why);
 /* One request cannot be answered any more (its stream broke), while the session lives. */
 void session_on_request_failed(struct session *session, uint64_t request_id, int http_status, const char *why);
+/* The same, and the server has seen nothing of the request, because no connection could be made. */
+void session_on_request_unseen(struct session *session, uint64_t request_id, const char *why);
+/* The server does not know the session any more. It said so instead of looking at this request (0: not to a request). What it
+ * works on elsewhere in the session may be answered yet; the rest is lost or goes to another session. */
+void session_on_gone(struct session *session, uint64_t request_id, const char *why);
 
 /* This session's messages do not come on the streams of their requests, whatever has_streams says of the transport. */
 void session_has_no_streams(struct session *session);
