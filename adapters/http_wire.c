@@ -16,7 +16,7 @@ enum {
 	KEPT_MS = 1000,
 	KEEP_MARGIN_MS = 1000,	/* before the end that a server announces */
 	MAX_KEPT_MS = 60000,	/* whatever it announces */
-	DISTRUST_MS = 60000,	/* of a server that did not keep to that */
+	DISTRUST_MS = 2000,	/* of a server that did not keep to that; each time anew */
 	DRAIN_MS = 1000,	/* for the end of a body whose content is no longer wanted … */
 	DRAIN_READS = 8,	/* … and how often something may come of it */
 	FIRST_PAUSE_MS = 5,	/* before a socket is tried again whose queue is full … */
@@ -229,13 +229,15 @@ void wire_release(struct wire *wire, bool keep)
 {
 	struct wires *wires = wire->wires;
 	const struct timeval delay = delay_of(KEPT_MS);
-	int64_t kept_ms = time_to_keep(&wire->reader);
-	if (!keep || kept_ms <= 0 || wires->unused_count >= MAX_UNUSED) {
+	int64_t now = now_ms(), kept_ms = time_to_keep(&wire->reader);
+	/* While few take one, one is enough: it shows whether the server still closes them. */
+	bool plenty = now < wires->distrusted_until && !TAILQ_EMPTY(&wires->idle);
+	if (!keep || plenty || kept_ms <= 0 || wires->unused_count >= MAX_UNUSED) {
 		wire_free(wire);
 		return;
 	}
 	wire->reused = true;
-	wire->kept_until = now_ms() + kept_ms;
+	wire->kept_until = now + kept_ms;
 	http_response_free(&wire->reader);
 	add_unused(wire, &wires->idle);
 	if (!evtimer_pending(&wires->sweep, NULL))
