@@ -23,6 +23,7 @@ struct http_request {
 	const char *url;	    /* or NULL: the target's; of another origin only after http_client_reach_others() */
 	const char *const *headers; /* NULL-terminated `Name: value` lines */
 	struct buf *body;	    /* its content is taken; NULL: none */
+	bool repeatable;	    /* it may reach the server twice: sent again if a kept connection breaks under it */
 };
 
 struct http_response {

@@ -9,7 +9,12 @@
 #include <string.h>
 #include <sys/queue.h>
 
-enum { BUFFER_BYTES = 16384, IDLE_CONNECTIONS = 256, WAITING_BYTES = 1 << 20 };
+enum {
+	BUFFER_BYTES = 16384,
+	IDLE_CONNECTIONS = 256,
+	WAITING_BYTES = 1 << 20,
+	KEPT_SECONDS = 2, /* a request that must not go out twice takes no connection that was idle for longer */
+};
 
 TAILQ_HEAD(transfer_list, curl_transfer);
 
@@ -38,6 +43,7 @@ struct curl_transfer {
 	CURL *easy;
 	struct curl_slist *headers;
 	struct buf body;
+	size_t body_read;
 	struct http_handlers handlers;
 	void *arg;
 	char session_id[HTTP_MAX_SESSION_ID], challenge[HTTP_MAX_CHALLENGE];
@@ -102,6 +108,18 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *arg)
 	/* The empty line: the head is complete, also where no body follows for a long time. */
 	if (len == 2 && memcmp(bytes, "\r\n", 2) == 0)
 		set_ready(transfer);
+	return len;
+}
+
+/* Gives the body of a request that must not go out twice. libcurl sends a request again if a kept connection ends before any
+ * byte of the response; of a body that it has read, and cannot read again, it does not. */
+static size_t on_send(char *out, size_t size, size_t count, void *arg)
+{
+	struct curl_transfer *transfer = arg;
+	size_t left = transfer->body.len - transfer->body_read, len = size * count < left ? size * count : left;
+	if (len)
+		memcpy(out, transfer->body.data + transfer->body_read, len);
+	transfer->body_read += len;
 	return len;
 }
 
@@ -176,9 +194,11 @@ static void tell_done(struct curl_transfer *transfer)
 {
 	const char *fault = NULL;
 	long sent = 0;
-	if (transfer->result != CURLE_OK)
+	if (transfer->result == CURLE_SEND_FAIL_REWIND)
+		fault = "The server closed the connection without a response"; /* see on_send() */
+	else if (transfer->result != CURLE_OK)
 		fault = transfer->fault[0] ? transfer->fault : transfer->curl->lib.easy_strerror(transfer->result);
-	bool unsent = fault &&
+	bool unsent = fault && transfer->result != CURLE_SEND_FAIL_REWIND &&
 		      transfer->curl->lib.easy_getinfo(transfer->easy, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK &&
 		      !sent;
 	transfer->cancelled = true;
@@ -388,7 +408,13 @@ static bool set_options(struct curl_transfer *transfer, const struct http_reques
 	if (request->body) {
 		bad |= lib->easy_setopt(easy, CURLOPT_POST, 1L);
 		bad |= lib->easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)transfer->body.len);
+	}
+	if (request->body && request->repeatable) {
 		bad |= lib->easy_setopt(easy, CURLOPT_POSTFIELDS, transfer->body.data);
+	} else if (request->body) {
+		bad |= lib->easy_setopt(easy, CURLOPT_READFUNCTION, on_send);
+		bad |= lib->easy_setopt(easy, CURLOPT_READDATA, transfer);
+		bad |= lib->easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)KEPT_SECONDS);
 	}
 	if (strcmp(request->method, "POST") != 0)
 		bad |= lib->easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);

@@ -64,7 +64,9 @@ struct http_fetch *http_fetch_start(struct http_upstream *http, struct span path
 		fetch->on_done = done;
 		fetch->arg = arg;
 		fetch->transfer = http_transfer_start(http->client,
-			&(struct http_request){.method = "GET", .url = url.data, .headers = headers}, &handlers, fetch);
+			&(struct http_request){
+				.method = "GET", .url = url.data, .headers = headers, .repeatable = true},
+			&handlers, fetch);
 	}
 	buf_free(&url);
 	if (fetch && fetch->transfer)

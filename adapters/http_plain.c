@@ -1,58 +1,26 @@
-/* HTTP/1.1 requests to a server on this machine, over plain sockets. A connection carries one request at a time and is kept
- * for the next one. Bytes are handed over out of one buffer that all connections share, so that a response that is waited
- * for costs little more than its socket. */
-#include "adapters/http_address.h"
+/* HTTP/1.1 requests to a server on this machine, over plain sockets. A connection carries one request at a time. Bytes are
+ * handed over out of one buffer that all connections share, so that a response that is waited for costs little more than its
+ * socket. */
 #include "adapters/http_engine.h"
-#include "adapters/http_response.h"
+#include "adapters/http_wire.h"
 
 #include <errno.h>
-#include <event2/event.h>
-#include <event2/event_struct.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum {
-	READ_BYTES = 65536,
-	UNUSED_CONNECTIONS = 256,
-	DRAIN_MS = 1000, /* for the end of a body whose content is no longer wanted … */
-	DRAIN_READS = 8, /* … and how often something may come of it */
-};
+enum { READ_BYTES = 65536 };
 
-TAILQ_HEAD(wire_list, wire);
 TAILQ_HEAD(plain_list, plain_transfer);
 
 struct http_plain {
-	struct event_base *base;
-	int64_t connect_ms;
+	struct wires wires;
 	char *authority;
-	struct http_address addresses[HTTP_MAX_ADDRESSES];
-	unsigned address_count;
-	struct wire_list idle; /* the last used first */
-	struct wire_list draining;
-	unsigned unused_count; /* of both */
 	struct plain_list transfers;
 	const struct plain_transfer *feeding; /* whose handlers may be on the stack */
 	char *buffer;			      /* READ_BYTES */
-};
-
-/* A connection. */
-struct wire {
-	TAILQ_ENTRY(wire) link; /* idle or draining */
-	struct http_plain *plain;
-	struct plain_transfer *transfer; /* NULL: idle or draining */
-	int fd;
-	unsigned address; /* which one it is, or tries */
-	bool connecting, reused;
-	unsigned drains; /* reads that are left for that, or 0 */
-	struct http_response_reader reader;
-	struct event on_read, on_write;
 };
 
 struct plain_transfer {
@@ -62,118 +30,18 @@ struct plain_transfer {
 	struct wire *wire;
 	struct buf head, body; /* of the request, until the response begins */
 	size_t sent;
-	bool cancelled;
-	int error; /* of connecting or writing */
+	bool repeatable, cancelled;
+	bool written; /* some of it, ever */
+	int error;    /* of writing */
 	struct http_handlers handlers;
 	void *arg;
 };
-
-static void on_read(evutil_socket_t fd, short what, void *arg);
-static void on_write(evutil_socket_t fd, short what, void *arg);
 
 bool http_plain_serves(const struct http_target *target)
 {
 	struct http_address addresses[HTTP_MAX_ADDRESSES] = {0};
 	return http_find_addresses(target, addresses) > 0;
 }
-
-/* Connections. */
-
-static void wire_free(struct wire *wire)
-{
-	event_del(&wire->on_read);
-	event_del(&wire->on_write);
-	if (wire->fd >= 0)
-		close(wire->fd);
-	http_response_free(&wire->reader);
-	free(wire);
-}
-
-/* Begins to connect. What fails at once is told by on_write(), because nobody is told anything within a start. */
-static int try_address(struct wire *wire)
-{
-	struct http_plain *plain = wire->plain;
-	const struct http_address *address = &plain->addresses[wire->address];
-	const struct timeval limit = {plain->connect_ms / 1000, plain->connect_ms % 1000 * 1000};
-	int on = 1;
-	wire->fd = socket(address->name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (wire->fd < 0)
-		return errno;
-	if (address->name.ss_family != AF_UNIX) {
-		setsockopt(wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		setsockopt(wire->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	}
-	event_assign(&wire->on_read, plain->base, wire->fd, EV_READ | EV_PERSIST, on_read, wire);
-	event_assign(&wire->on_write, plain->base, wire->fd, EV_WRITE, on_write, wire);
-	if (connect(wire->fd, (const struct sockaddr *)&address->name, address->len) && errno != EINPROGRESS)
-		return errno;
-	return event_add(&wire->on_write, &limit) ? ENOMEM : 0;
-}
-
-static struct wire *wire_new(struct plain_transfer *transfer)
-{
-	struct wire *wire = calloc(1, sizeof(*wire));
-	if (!wire)
-		return NULL;
-	wire->plain = transfer->plain;
-	wire->transfer = transfer;
-	wire->connecting = true;
-	wire->fd = -1;
-	evtimer_assign(&wire->on_write, transfer->plain->base, on_write, wire);
-	evtimer_assign(&wire->on_read, transfer->plain->base, on_read, wire);
-	transfer->wire = wire;
-	transfer->error = try_address(wire);
-	if (transfer->error)
-		event_active(&wire->on_write, EV_WRITE, 0);
-	return wire;
-}
-
-/* Whether nothing came since the last response: what the loop has not told yet is an end, or would be taken for the answer. */
-static bool is_quiet(const struct wire *wire)
-{
-	char byte;
-	return recv(wire->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
-}
-
-static void add_unused(struct wire *wire, struct wire_list *list)
-{
-	wire->transfer = NULL;
-	TAILQ_INSERT_HEAD(list, wire, link);
-	wire->plain->unused_count++;
-}
-
-static void remove_unused(struct wire *wire)
-{
-	TAILQ_REMOVE(wire->drains ? &wire->plain->draining : &wire->plain->idle, wire, link);
-	wire->plain->unused_count--;
-}
-
-/* One to be used again, or NULL. */
-static struct wire *take_idle(struct http_plain *plain)
-{
-	struct wire *wire;
-	while ((wire = TAILQ_FIRST(&plain->idle))) {
-		remove_unused(wire);
-		if (is_quiet(wire))
-			return wire;
-		wire_free(wire);
-	}
-	return NULL;
-}
-
-/* After a complete response: for the next request, if the server agrees. */
-static void wire_release(struct wire *wire, bool keep)
-{
-	if (!keep || wire->plain->unused_count >= UNUSED_CONNECTIONS) {
-		wire_free(wire);
-		return;
-	}
-	wire->reused = true;
-	http_response_free(&wire->reader);
-	add_unused(wire, &wire->plain->idle);
-}
-
-/* Transfers. */
 
 static void transfer_free(struct plain_transfer *transfer)
 {
@@ -199,9 +67,9 @@ static void fail(struct wire *wire, const char *what, int error)
 {
 	struct plain_transfer *transfer = wire->transfer;
 	char fault[300];
-	bool unsent = wire->connecting;
+	bool unsent = !transfer->written;
 	if (error)
-		snprintf(fault, sizeof(fault), "%s %.200s: %s", what, wire->plain->authority, strerror(error));
+		snprintf(fault, sizeof(fault), "%s %.200s: %s", what, transfer->plain->authority, strerror(error));
 	else
 		snprintf(fault, sizeof(fault), "%s", what);
 	wire_free(wire);
@@ -225,6 +93,7 @@ static void send_request(struct wire *wire)
 		ssize_t written = writev(wire->fd, parts, 2);
 		if (written >= 0) {
 			transfer->sent += (size_t)written;
+			transfer->written |= written > 0;
 		} else if (errno == EAGAIN) {
 			event_add(&wire->on_write, NULL);
 			return;
@@ -237,53 +106,35 @@ static void send_request(struct wire *wire)
 
 static void on_write(evutil_socket_t fd, short what, void *arg)
 {
-	struct wire *wire = arg;
-	struct plain_transfer *transfer = wire->transfer;
-	int error = transfer->error;
-	socklen_t len = sizeof(error);
 	(void)fd;
-	if (wire->connecting) {
-		if (what & EV_TIMEOUT)
-			error = ETIMEDOUT;
-		else if (!error && getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &error, &len))
-			error = errno;
-		while (error && ++wire->address < wire->plain->address_count) {
-			event_del(&wire->on_write);
-			if (wire->fd >= 0)
-				close(wire->fd);
-			error = transfer->error = try_address(wire);
-			if (!error)
-				return;
-		}
-		if (!error && event_add(&wire->on_read, NULL))
-			error = ENOMEM;
-		if (error) {
-			fail(wire, "Cannot connect to", error);
-			return;
-		}
-		wire->connecting = false;
-	}
-	send_request(wire);
+	(void)what;
+	send_request(arg);
 }
 
-/* The server closed a connection that it had kept, while the next request was on its way to it: it did not read that. */
-static bool try_again(struct wire *wire, int error)
+static void on_connected(struct wire *wire, int error)
+{
+	if (error)
+		fail(wire, "Cannot connect to", error);
+	else
+		send_request(wire);
+}
+
+/* A server may close a connection that it had kept while the next request is on its way, and nobody can tell whether that was
+ * read, and done. It goes out once more if it may, or if nothing of it had gone out. */
+static bool try_again(struct wire *wire)
 {
 	struct plain_transfer *transfer = wire->transfer;
-	socklen_t len = sizeof(error);
 	if (!wire->reused || wire->reader.begun)
 		return false;
-	if (!error)
-		error = transfer->error;
-	if (!error && getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &error, &len))
+	wires_distrust(wire->wires);
+	if (transfer->sent && !transfer->repeatable)
 		return false;
-	/* Without a reset it read the request, and may have done what that says. */
-	if (error != ECONNRESET && error != EPIPE)
+	struct wire *fresh = wire_open(wire->wires, transfer);
+	if (!fresh)
 		return false;
+	transfer->wire = fresh;
 	transfer->sent = 0;
 	transfer->error = 0;
-	if (!wire_new(transfer))
-		return false;
 	wire_free(wire);
 	return true;
 }
@@ -291,13 +142,15 @@ static bool try_again(struct wire *wire, int error)
 static void on_end(struct wire *wire, int error)
 {
 	struct plain_transfer *transfer = wire->transfer;
-	if (!transfer) {
-		remove_unused(wire);
+	if (!transfer && wire->drains) {
+		wire_end_drain(wire);
 		wire_free(wire);
+	} else if (!transfer) {
+		wire_drop_idle(wire);
 	} else if (wire->reader.until_close && !error) {
 		wire_free(wire);
 		finish(transfer, NULL, false);
-	} else if (!try_again(wire, error)) {
+	} else if (!try_again(wire)) {
 		fail(wire,
 			error		     ? "The connection broke to"
 			: wire->reader.begun ? "The server closed the connection in the middle of its response"
@@ -362,16 +215,10 @@ static enum http_response_part feed(struct wire *wire, struct span *bytes)
 /* The handlers ended the transfer, but its body may be about to end: then the connection can be used again. */
 static void begin_drain(struct wire *wire)
 {
-	static const struct timeval limit = {DRAIN_MS / 1000, DRAIN_MS % 1000 * 1000};
-	bool worth_it = wire->reader.keep_alive && is_sent(wire->transfer) && !wire->reader.until_close &&
-			wire->plain->unused_count < UNUSED_CONNECTIONS;
+	bool worth_it = wire->reader.keep_alive && is_sent(wire->transfer) && !wire->reader.until_close;
 	finish(wire->transfer, NULL, false);
-	if (!worth_it || event_add(&wire->on_read, &limit)) {
+	if (!worth_it || !wire_drain(wire))
 		wire_free(wire);
-		return;
-	}
-	wire->drains = DRAIN_READS;
-	add_unused(wire, &wire->plain->draining);
 }
 
 static void drain(struct wire *wire, struct span bytes)
@@ -381,9 +228,7 @@ static void drain(struct wire *wire, struct span bytes)
 		wire->drains--;
 		return;
 	}
-	remove_unused(wire);
-	wire->drains = 0;
-	event_remove_timer(&wire->on_read);
+	wire_end_drain(wire);
 	wire_release(wire, part == HTTP_RESPONSE_DONE && !bytes.len);
 }
 
@@ -404,7 +249,7 @@ static void on_bytes(struct wire *wire, struct span bytes)
 static void on_read(evutil_socket_t fd, short what, void *arg)
 {
 	struct wire *wire = arg;
-	struct http_plain *plain = wire->plain;
+	struct http_plain *plain = container_of(wire->wires, struct http_plain, wires);
 	ssize_t len = what & EV_TIMEOUT ? 0 : read(fd, plain->buffer, READ_BYTES);
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -429,13 +274,13 @@ struct http_plain *http_plain_new(struct event_base *base, const struct http_tar
 	if (!plain)
 		return NULL;
 	const char *host = strstr(target->url, "//") + 2;
-	plain->base = base;
-	plain->connect_ms = target->connect_ms;
-	plain->address_count = http_find_addresses(target, plain->addresses);
+	wires_init(&plain->wires, base, target->connect_ms);
+	plain->wires.address_count = http_find_addresses(target, plain->wires.addresses);
+	plain->wires.on_read = on_read;
+	plain->wires.on_write = on_write;
+	plain->wires.on_connected = on_connected;
 	plain->authority = span_dup((struct span){host, strcspn(host, "/?#")});
 	plain->buffer = malloc(READ_BYTES);
-	TAILQ_INIT(&plain->idle);
-	TAILQ_INIT(&plain->draining);
 	TAILQ_INIT(&plain->transfers);
 	if (plain->authority && plain->buffer)
 		return plain;
@@ -446,17 +291,13 @@ struct http_plain *http_plain_new(struct event_base *base, const struct http_tar
 void http_plain_free(struct http_plain *plain)
 {
 	struct plain_transfer *transfer;
-	struct wire *wire;
 	if (!plain)
 		return;
 	while ((transfer = TAILQ_FIRST(&plain->transfers))) {
 		wire_free(transfer->wire);
 		transfer_free(transfer);
 	}
-	while ((wire = TAILQ_FIRST(&plain->idle)) || (wire = TAILQ_FIRST(&plain->draining))) {
-		remove_unused(wire);
-		wire_free(wire);
-	}
+	wires_free(&plain->wires);
 	free(plain->authority);
 	free(plain->buffer);
 	free(plain);
@@ -516,16 +357,18 @@ struct http_transfer *http_plain_start(struct http_plain *plain, const struct ht
 	transfer->handlers = *handlers;
 	transfer->arg = arg;
 	transfer->body = body;
+	transfer->repeatable = request->repeatable;
 	TAILQ_INSERT_TAIL(&plain->transfers, transfer, link);
 	write_head(transfer, request, path);
-	struct wire *wire = buf_ok(&transfer->head) ? take_idle(plain) : NULL;
-	if (wire) {
-		wire->transfer = transfer;
-		transfer->wire = wire;
-		send_request(wire);
-	} else if (!buf_ok(&transfer->head) || !wire_new(transfer)) {
+	struct wire *kept = buf_ok(&transfer->head) ? wire_take(&plain->wires, transfer->repeatable) : NULL;
+	transfer->wire = kept || !buf_ok(&transfer->head) ? kept : wire_open(&plain->wires, transfer);
+	if (!transfer->wire) {
 		transfer_free(transfer);
 		return NULL;
+	}
+	if (kept) {
+		kept->transfer = transfer;
+		send_request(kept);
 	}
 	return &transfer->base;
 }

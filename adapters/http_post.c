@@ -124,6 +124,13 @@ enum verdict { NO_ANSWER, OUR_ANSWER, ANOTHERS_ANSWER };
 static enum verdict judge(const struct post *post, struct span message)
 {
 	struct span id, own;
+	if (message.len && *message.ptr == '[') {
+		struct json_walk walk = json_walk(message, NULL);
+		while (json_next_element(&walk, &id))
+			if (id.len && *id.ptr != '[' && judge(post, id) == OUR_ANSWER)
+				return OUR_ANSWER;
+		return NO_ANSWER;
+	}
 	if (!post->id || !upstream_is_response(message, &id))
 		return NO_ANSWER;
 	own = span_of(post->id);
@@ -144,8 +151,11 @@ static void on_event(void *arg, const struct sse_event *event)
 	if (!event->data.len || (event->type.len && !span_is(event->type, "message")))
 		return;
 	bool gone = upstream->session_id && says_session_is_gone(event->data);
-	post->answered |= judge(post, event->data) == OUR_ANSWER;
-	upstream_deliver(upstream, event->data, post->request_id);
+	bool ours = judge(post, event->data) == OUR_ANSWER;
+	if (upstream_deliver(upstream, event->data, post->request_id)) {
+		post->polls = 0;
+		post->answered |= ours;
+	}
 	if (gone)
 		upstream_lose(upstream, 0, "the server does not know the session any more");
 	/* After the response nothing of interest comes; without a session nothing at all. */
@@ -167,7 +177,7 @@ static void on_head(void *arg, const struct http_response *response)
 			upstream, 0, "the server's Mcp-Session-Id is not visible ASCII, or longer than 511 bytes");
 		return;
 	}
-	post->is_stream = status / 100 == 2 && strncasecmp(response->content_type, "text/event-stream", 17) == 0;
+	post->is_stream = upstream_is_stream(response);
 	if (post->is_handshake && status / 100 == 2 && upstream->mode == HTTP_MODE_UNKNOWN) {
 		upstream->mode = HTTP_MODE_STREAMABLE;
 		if (response->session_id && !upstream->session_id)
@@ -220,7 +230,8 @@ static bool resume(struct post *post)
 		return false;
 	if (!post->timer)
 		post->timer = event_new(post->upstream->http->base, -1, 0, on_resume, post);
-	struct timeval delay = {post->retry_ms / 1000, (post->retry_ms % 1000) * 1000};
+	int64_t pause = upstream_pause(post->retry_ms, post->polls++);
+	struct timeval delay = {pause / 1000, pause % 1000 * 1000};
 	if (!post->timer || event_add(post->timer, &delay))
 		return false;
 	sse_free(&post->sse);
@@ -240,10 +251,9 @@ static void take_answer(struct post *post)
 	}
 	struct buf body = buf_take(&post->body);
 	bool gone = upstream->session_id && says_session_is_gone(buf_span(&body));
-	post->answered |= verdict == OUR_ANSWER || (body.len && body.data[0] == '[');
 	post->feeding = true;
-	if (body.len)
-		upstream_deliver(upstream, buf_span(&body), post->request_id);
+	if (body.len && upstream_deliver(upstream, buf_span(&body), post->request_id))
+		post->answered |= verdict == OUR_ANSWER;
 	post->feeding = false;
 	buf_free(&body);
 	if (gone)
@@ -330,6 +340,33 @@ static void on_done(void *arg, const char *fault, bool unsent)
 	}
 }
 
+/* Whether a message may reach the server twice: if a kept connection breaks under it, nobody can tell whether it was done. What
+ * is not known to change nothing the second time may not. An answer counts once, by its id. */
+static bool may_repeat(const struct post *post, struct span message)
+{
+	static const char *const harmless[] = {"initialize", "ping", "server/discover", "subscriptions/listen",
+		"tools/list", "prompts/list", "prompts/get", "resources/list", "resources/templates/list",
+		"resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
+		"logging/setLevel", "tasks/list", "tasks/get", "notifications/initialized", "notifications/cancelled",
+		"notifications/progress", "notifications/roots/list_changed"};
+	struct json_walk walk = json_walk(message, NULL);
+	struct json_member member;
+	struct span state;
+	bool known = post->kind == UPSTREAM_RESPONSE;
+	while (post->kind != UPSTREAM_RESPONSE && json_next_member(&walk, &member)) {
+		if (json_key_is(member.key, "method")) {
+			known = false;
+			for (size_t i = 0; !known && i < sizeof(harmless) / sizeof(harmless[0]); i++)
+				known = json_string_is(member.value, harmless[i]);
+			if (!known)
+				return false;
+		} else if (json_key_is(member.key, "params") && json_get(member.value, NULL, "requestState", &state)) {
+			return false; /* good for one time */
+		}
+	}
+	return known;
+}
+
 static void start_transfer(struct post *post, struct buf *message)
 {
 	struct upstream *upstream = post->upstream;
@@ -342,7 +379,8 @@ static void start_transfer(struct post *post, struct buf *message)
 			&(struct http_request){.method = message ? "POST" : "GET",
 				.url = upstream->endpoint,
 				.headers = headers.lines,
-				.body = message},
+				.body = message,
+				.repeatable = !message || may_repeat(post, buf_span(message))},
 			&handlers, post);
 	header_lines_free(&headers);
 	if (!post->transfer && !message)

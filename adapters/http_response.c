@@ -1,8 +1,30 @@
 #include "adapters/http_response.h"
 
+#include <strings.h>
+
+enum { MAX_SECONDS = 86400 };
+
 static struct span without(struct span bytes, size_t len)
 {
 	return (struct span){bytes.ptr + len, bytes.len - len};
+}
+
+/* Keep-Alive (RFC 2068 section 19.7.1.1, and still what servers say): `timeout=5, max=100`. */
+static int announced_time(const struct http1_head *head)
+{
+	static const char name[] = "timeout=";
+	struct span rest;
+	int seconds = 0;
+	if (!http1_field(head, "keep-alive", &rest))
+		return -1;
+	while (rest.len >= sizeof(name) && strncasecmp(rest.ptr, name, sizeof(name) - 1) != 0)
+		rest = without(rest, 1);
+	if (rest.len < sizeof(name))
+		return -1;
+	for (rest = without(rest, sizeof(name) - 1); rest.len && *rest.ptr >= '0' && *rest.ptr <= '9';
+		rest = without(rest, 1))
+		seconds = seconds < MAX_SECONDS ? seconds * 10 + (*rest.ptr - '0') : seconds;
+	return seconds;
 }
 
 /* A head that is complete. 1xx are passed over: they are told by none. */
@@ -15,6 +37,7 @@ static enum http_response_part take_head(struct http_response_reader *reader, st
 		return ++reader->interim > HTTP_RESPONSE_MAX_INTERIM ? HTTP_RESPONSE_BAD : HTTP_RESPONSE_MORE;
 	reader->status = status;
 	reader->keep_alive = head->keep_alive;
+	reader->keep_s = announced_time(head);
 	reader->until_close = !head->chunked && head->content_length == HTTP1_UNTIL_CLOSE;
 	http1_body_init(&reader->framing, head);
 	return HTTP_RESPONSE_HEAD;

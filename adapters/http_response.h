@@ -14,6 +14,7 @@ struct http_response_reader {
 	int status;	  /* 0: its head has not come */
 	bool begun;	  /* something has come */
 	bool keep_alive;
+	int keep_s;	  /* for so long, as `Keep-Alive: timeout=` announces; -1: it does not */
 	bool until_close; /* the end of the connection ends the body */
 	struct http1_body framing;
 };

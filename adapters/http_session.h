@@ -51,6 +51,7 @@ struct post {
 	char *last_event_id;
 	int64_t retry_ms;
 	unsigned retries;    /* in a row without progress */
+	unsigned polls;	     /* in a row without a message */
 	size_t bytes;	     /* of the message, while it counts as unsent */
 	struct event *timer; /* to resume */
 };
@@ -62,7 +63,8 @@ struct stream {
 	bool is_open; /* its head has come */
 	bool was_open;
 	int status;
-	unsigned retries;
+	unsigned retries; /* in a row without an event */
+	unsigned polls;	  /* in a row without a message */
 	int64_t retry_ms;
 	char *last_event_id;
 	struct event *timer; /* bounded wait for its head; to open it again; to watch a server that stops answering */
@@ -100,10 +102,14 @@ bool upstream_write_headers(const struct upstream *upstream, struct header_lines
 	struct span body, const char *last_event_id) MUST_CHECK;
 void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text);
 void upstream_established(struct upstream *upstream);
+/* Whether what follows is an event stream. */
+bool upstream_is_stream(const struct http_response *response);
+/* How long to wait before a stream is opened again, the `polls`-th time in a row in which it brought no message. */
+int64_t upstream_pause(int64_t retry_ms, unsigned polls);
 /* Whether a message, which need not be one, is a response, and of which id; NULL ptr: it has none. */
 bool upstream_is_response(struct span message, struct span *id);
-/* Hands one message to the core. The session may be over then. */
-void upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream);
+/* Hands one message to the core. The session may be over then. false: it was no message at all. */
+bool upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream);
 
 /* http_modern.c: appends the headers that mirror a request's body, each as a line ended by LF. */
 void http_modern_headers(struct span message, struct buf *lines);

@@ -135,8 +135,9 @@ static void on_event(void *arg, const struct sse_event *event)
 	}
 	if (upstream->mode == HTTP_MODE_SSE && span_is(event->type, "endpoint"))
 		on_endpoint(upstream, event->data);
-	else if (event->data.len && (!event->type.len || span_is(event->type, "message")))
-		upstream_deliver(upstream, event->data, 0);
+	else if (event->data.len && (!event->type.len || span_is(event->type, "message")) &&
+		 upstream_deliver(upstream, event->data, 0))
+		stream->polls = 0;
 }
 
 static void on_head(void *arg, const struct http_response *response)
@@ -145,7 +146,7 @@ static void on_head(void *arg, const struct http_response *response)
 	struct stream *stream = &upstream->stream;
 	int status = response->status;
 	stream->status = status;
-	stream->is_open = status / 100 == 2 && strncasecmp(response->content_type, "text/event-stream", 17) == 0;
+	stream->is_open = upstream_is_stream(response);
 	stream->was_open |= stream->is_open;
 	event_del(stream->timer);
 	if (stream->is_open) {
@@ -196,7 +197,7 @@ static void on_done(void *arg, const char *fault, bool unsent)
 	stream->sse = (struct sse){.stopped = true};
 	/* It may be polled: closed by the server and opened again. Where it never opened, there is none. */
 	if ((was_open || stream->was_open) && ++stream->retries <= HTTP_MAX_RETRIES)
-		set_timer(upstream, stream->retry_ms);
+		set_timer(upstream, upstream_pause(stream->retry_ms, stream->polls++));
 	upstream_established(upstream);
 }
 
@@ -246,7 +247,8 @@ void stream_open(struct upstream *upstream)
 	if (stream->timer && upstream_write_headers(upstream, &headers, "Accept: text/event-stream", (struct span){0},
 				     stream->last_event_id)) {
 		stream->transfer = http_transfer_start(upstream->http->client,
-			&(struct http_request){.method = "GET", .headers = headers.lines}, &handlers, upstream);
+			&(struct http_request){.method = "GET", .headers = headers.lines, .repeatable = true},
+			&handlers, upstream);
 		header_lines_free(&headers);
 	}
 	if (!stream->transfer) {

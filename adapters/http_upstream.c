@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 void upstream_log(const struct upstream *upstream, enum log_level level, const char *event, const char *text)
@@ -99,10 +100,27 @@ bool upstream_is_response(struct span message, struct span *id)
 	return has_outcome && !has_method;
 }
 
-void upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream)
+bool upstream_deliver(struct upstream *upstream, struct span message, uint64_t stream)
 {
-	if (upstream->session)
-		session_on_message(upstream->session, message, stream);
+	return upstream->session && session_on_message(upstream->session, message, stream);
+}
+
+bool upstream_is_stream(const struct http_response *response)
+{
+	static const char type[] = "text/event-stream";
+	const char *rest = response->content_type + sizeof(type) - 1;
+	return response->status / 100 == 2 && strncasecmp(response->content_type, type, sizeof(type) - 1) == 0 &&
+	       (!*rest || strchr("; \t", *rest));
+}
+
+/* A server may ask for no pause at all, and let us connect again and again for nothing. */
+int64_t upstream_pause(int64_t retry_ms, unsigned polls)
+{
+	enum { FIRST_MS = 50, LONGEST_MS = 1000, DOUBLINGS = 5 };
+	int64_t floor_ms = (int64_t)FIRST_MS << (polls < DOUBLINGS ? polls : DOUBLINGS);
+	if (floor_ms > LONGEST_MS)
+		floor_ms = LONGEST_MS;
+	return retry_ms > floor_ms ? retry_ms : floor_ms;
 }
 
 /* Takes lines that are ended by LF apart. */
@@ -248,7 +266,8 @@ static void say_farewell(struct upstream *upstream)
 		return;
 	if (upstream_write_headers(upstream, &headers, "Accept: */*", (struct span){0}, NULL) &&
 		!http_transfer_start(upstream->http->client,
-			&(struct http_request){.method = "DELETE", .headers = headers.lines}, &handlers, NULL))
+			&(struct http_request){.method = "DELETE", .headers = headers.lines, .repeatable = true},
+			&handlers, NULL))
 		upstream_log(upstream, LOG_DEBUG, "session-not-ended", "out of memory");
 	header_lines_free(&headers);
 }

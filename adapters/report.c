@@ -54,7 +54,7 @@ static int fetch(const char *address, struct buf *body, struct error *error)
 	static const struct http_handlers handlers = {on_head, on_data, on_done};
 	static const char *const headers[] = {"Accept: application/json", "User-Agent: mcp-valet", NULL};
 	const struct timeval limit = {FETCH_SECONDS, 0};
-	const struct http_request request = {.method = "GET", .headers = headers};
+	const struct http_request request = {.method = "GET", .headers = headers, .repeatable = true};
 	struct fetch fetch = {.base = event_base_new(), .body = body, .fault = "no answer in time"};
 	char url[256];
 	bool is_unix = strncmp(address, "unix:", 5) == 0;

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* The numbers of requests: a range for each session, small enough for servers that hold them in 32 bits. */
+enum { ID_RANGES = 4096, IDS_OF_SESSION = 1 << 18 };
+
 static void on_timer(void *arg);
 static void on_keepalive(void *arg);
 
@@ -128,7 +131,8 @@ static struct session *session_new(
 	session->proxy = proxy;
 	session->caps = *caps;
 	session->version = LEGACY_2025_11_25;
-	session->next_id = 1;
+	/* A server that answers twice, or late, on a connection that sessions share shall not answer another's request. */
+	session->next_id = 1 + (proxy->sessions_opened % ID_RANGES) * IDS_OF_SESSION;
 	memcpy(session->principal, client->principal, sizeof(session->principal));
 	snprintf(session->name, sizeof(session->name), "s%llu", (unsigned long long)++proxy->sessions_opened);
 	TAILQ_INIT(&session->waiting);

@@ -157,29 +157,30 @@ static void on_one(struct session *session, struct span value, const struct json
 		server_request_receive(session, &message, stream);
 }
 
-void session_on_message(struct session *session, struct span text, uint64_t stream)
+bool session_on_message(struct session *session, struct span text, uint64_t stream)
 {
 	struct span value, element;
 	struct json_index index = {0};
 	struct error error = {0};
 	if (session->state == SESSION_DEAD)
-		return;
+		return false;
 	session->proxy->metrics.server_bytes_in += text.len;
 	if (json_check(text, &value, &index, &error)) {
 		session_log(session, LOG_WARNING, "bad-message", "from the server: %s", error.text);
-		return;
+		return false;
 	}
 	if (json_type(value) != JSON_ARRAY) {
 		on_one(session, value, &index, stream);
-		return;
+		return true;
 	}
 	/* Batches exist in 2025-03-26 only, where a client must take them (basic/index "Batching"). */
 	if (!session->ops && session->version != LEGACY_2025_03_26) {
 		session_log(session, LOG_WARNING, "bad-message", "a batch from a server of revision %s",
 			legacy_version_names[session->version]);
-		return;
+		return false;
 	}
 	struct json_walk walk = json_walk(value, &index);
 	while (session->state != SESSION_DEAD && json_next_element(&walk, &element))
 		on_one(session, element, &index, stream);
+	return true;
 }

@@ -35,8 +35,9 @@ struct upstream_ops {
 
 /* Called by adapters. The core may close the upstream within any of them; `message` is borrowed for the call. */
 
-/* One complete message. `stream` is the id of the request on whose response stream it came, 0 if there is no such evidence. */
-void session_on_message(struct session *session, struct span message, uint64_t stream);
+/* One complete message. `stream` is the id of the request on whose response stream it came, 0 if there is no such evidence.
+ * false: it was no message at all. */
+bool session_on_message(struct session *session, struct span message, uint64_t stream);
 void session_on_established(struct session *session);
 /* The connection is gone, or could not be made. `why` is for the client and the log. http_status is the upstream's HTTP
  * status where that was the reason (401, 403, 404 …), else 0. The adapter frees its object after this call. */

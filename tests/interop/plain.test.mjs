@@ -1,49 +1,11 @@
 // The connections to a server on this machine: kept, tried again only when nothing was read, and bounded.
 import test from 'node:test';
 import assert from 'node:assert/strict';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { call, freePort, scratch, serve, sleep, textOf, until } from './valet.mjs';
+import { ask, call, freePort, scratch, serve, sleep, textOf, until } from './valet.mjs';
+import { at, chunk, json, none, server, streamHead } from './bytes_server.mjs';
 
-const json = body => `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
-const chunk = text => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
-const streamHead = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n';
-const none = status => `HTTP/1.1 ${status} No\r\nContent-Length: 0\r\n\r\n`;
-
-// A legacy server of bare bytes. `onCall(socket, message, answer)` has the tools/call requests.
-async function server(t, onCall, listen = { port: 0, host: '127.0.0.1' }) {
-  const seen = { connections: 0, calls: 0, sockets: new Set() };
-  const found = createServer(socket => {
-    let bytes = '';
-    seen.connections++;
-    seen.sockets.add(socket);
-    socket.setEncoding('latin1').on('error', () => {}).on('close', () => seen.sockets.delete(socket));
-    socket.on('data', data => {
-      bytes += data;
-      for (;;) {
-        const end = bytes.indexOf('\r\n\r\n'), length = Number(/content-length: (\d+)/i.exec(bytes.slice(0, end))?.[1] ?? 0);
-        if (end < 0 || bytes.length < end + 4 + length) return;
-        const method = bytes.split(' ')[0], body = bytes.slice(end + 4, end + 4 + length);
-        bytes = bytes.slice(end + 4 + length);
-        if (method !== 'POST') { socket.write(none(405)); continue; }
-        const message = JSON.parse(body);
-        if (message.method === 'tools/call') seen.calls++;
-        const answer = JSON.stringify({ jsonrpc: '2.0', id: message.id, result: message.method === 'initialize'
-          ? { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'bytes', version: '1' } }
-          : { content: [{ type: 'text', text: `answer ${seen.calls}` }] } });
-        if (message.id === undefined) socket.write(none(202));
-        else if (message.method === 'tools/call') onCall(socket, message, answer, seen);
-        else if (message.method === 'initialize' && seen.onInitialize) seen.onInitialize(socket, answer);
-        else socket.write(json(answer));
-      }
-    });
-  });
-  await new Promise((resolve, reject) => found.on('error', reject).listen(listen, resolve));
-  t.after(() => { for (const socket of seen.sockets) socket.destroy(); found.close(); });
-  return Object.assign(seen, { port: found.address().port });
-}
-const front = (t, url) => serve(t, [], { args: ['--upstream', url] });
-const at = seen => `http://127.0.0.1:${seen.port}/mcp`;
+const front = (t, url, policy) => serve(t, [], { args: ['--upstream', url], policy });
 
 for (const [name, respond] of Object.entries({
   'a body': (socket, answer) => socket.write(json(answer)),
@@ -116,24 +78,60 @@ test('surplus bytes behind a response answer nothing', { timeout: 20000 }, async
   assert.ok(seen.surplus);
 });
 
-// What the server did not read it cannot have done.
-test('a request that a kept connection did not bring to the server is sent again, one that it did is not', { timeout: 20000 }, async t => {
-  const seen = await server(t, (socket, message, answer) => {
-    if (message.params.name === 'closes') socket.end();
-    else socket.write(json(answer));
+// Nobody can tell whether a server that resets a connection has read, and done, what was on its way to it.
+const engines = { 'plain sockets': at, libcurl: seen => `http://0.0.0.0:${seen.port}/mcp` };
+const breaks = { 'is reset': socket => socket.resetAndDestroy(), ends: socket => socket.end() };
+for (const [engine, url] of Object.entries(engines))
+  for (const [how, break_] of Object.entries(breaks)) {
+    test(`${engine}: a call on a kept connection that ${how} is lost, not sent again`, { timeout: 20000 }, async t => {
+      const seen = await server(t, (socket, message, answer) => message.params.name === 'x' ? socket.write(json(answer)) : break_(socket));
+      const valet = await front(t, url(seen));
+      await call(valet, 'x', {});
+      const { error } = await call(valet, 'acts', {});
+      assert.equal(error.data.reason, 'lost');
+      await sleep(300);
+      assert.equal(seen.calls, 2);
+      assert.equal(textOf((await call(valet, 'x', {})).result), 'answer 3');
+    });
+
+    test(`${engine}: a list on a kept connection that ${how} is asked for again, once`, { timeout: 20000 }, async t => {
+      const seen = await server(t, (socket, message, answer) => socket.write(json(answer)));
+      seen.onList = (socket, answer) => seen.lists === 1 ? break_(socket) : socket.write(json(answer));
+      const valet = await front(t, url(seen));
+      await call(valet, 'x', {});
+      const before = seen.connections;
+      assert.deepEqual((await ask(valet, 'tools/list')).result.tools, []);
+      assert.deepEqual([seen.lists, seen.connections], [2, before + 1]);
+      seen.onList = socket => break_(socket);
+      assert.ok((await ask(valet, 'tools/list')).error);
+      assert.equal(seen.lists, 4);
+    });
+  }
+
+// Servers close what is idle: what they announce is held with a margin, and without a word a second must do.
+for (const [announced, pause, kept] of [['', 500, true], ['', 2200, false], ['Keep-Alive: timeout=1\r\n', 0, false], ['Keep-Alive: max=9, timeout=5\r\n', 2200, true],
+  ['Keep-Alive: timeout=2\r\n', 1500, false]])
+  test(`idle for ${pause} ms, announced: ${announced.trim() || 'nothing'}`, { timeout: 20000 }, async t => {
+    const seen = await server(t, (socket, message, answer) => socket.write(json(answer).replace('\r\n', `\r\n${announced}`)));
+    const valet = await front(t, at(seen));
+    await call(valet, 'x', {});
+    await sleep(200); // the connections of the handshake are used up, or idle
+    await call(valet, 'x', {});
+    await sleep(pause);
+    const between = seen.connections;
+    await call(valet, 'x', {});
+    assert.equal(seen.connections - between, kept ? 0 : 1);
+    if (!kept) await until(() => seen.sockets.size <= 1, 'the idle ones to be closed', 4000);
   });
+
+test('a server that closes without a word gets its calls on connections of their own, not on ones that it may be closing', { timeout: 20000 }, async t => {
+  const seen = await server(t, (socket, message, answer) => socket.write(json(answer), () => setTimeout(() => socket.end(), 50)));
   const valet = await front(t, at(seen));
   await call(valet, 'x', {});
-  for (const socket of seen.sockets) socket.pause();
-  const before = seen.connections, second = call(valet, 'x', {});
   await sleep(200);
-  for (const socket of seen.sockets) socket.resetAndDestroy();
-  assert.equal(textOf((await second).result), 'answer 2');
-  assert.equal(seen.connections, before + 1);
-  const { error } = await call(valet, 'closes', {});
-  assert.match(error.message, /lost and may have had effects|without a response/);
-  await sleep(300);
-  assert.equal(seen.calls, 3);
+  const before = seen.connections;
+  for (let i = 2; i < 12; i++) assert.equal(textOf((await call(valet, 'x', {})).result), `answer ${i}`);
+  assert.equal(seen.connections, before + 10);
 });
 
 for (const [name, bytes, words] of [

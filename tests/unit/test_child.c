@@ -32,7 +32,7 @@ struct session {
 	unsigned close_after; /* closes the upstream within the message of this number */
 };
 
-void session_on_message(struct session *session, struct span message, uint64_t stream)
+bool session_on_message(struct session *session, struct span message, uint64_t stream)
 {
 	assert_int_equal(stream, 0);
 	assert_int_equal(session->lost, 0);
@@ -43,6 +43,7 @@ void session_on_message(struct session *session, struct span message, uint64_t s
 		child_upstream_ops.close(session->upstream);
 		session->upstream = NULL;
 	}
+	return true;
 }
 
 void session_on_established(struct session *session)

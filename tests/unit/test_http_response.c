@@ -141,12 +141,42 @@ static void heads_are_bounded(void **unused)
 	http_response_free(&reader);
 }
 
+static void reads_how_long_a_connection_is_kept(void **unused)
+{
+	(void)unused;
+	static const struct {
+		const char *field;
+		int seconds;
+	} cases[] = {
+		{"", -1},
+		{"Keep-Alive: timeout=5\r\n", 5},
+		{"keep-alive: max=100, Timeout=15\r\n", 15},
+		{"Keep-Alive: timeout=0\r\n", 0},
+		{"Keep-Alive: timeout=\r\n", -1},
+		{"Keep-Alive: timeout\r\n", -1},
+		{"Keep-Alive: timeout=-5\r\n", 0},
+		{"Keep-Alive: max=5\r\n", -1},
+		{"Keep-Alive: timeout=99999999999999999999\r\n", 99999},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct http_response_reader reader = {0};
+		struct http1_head head;
+		char text[128];
+		snprintf(text, sizeof(text), OK "%sContent-Length: 0\r\n\r\n", cases[i].field);
+		struct span bytes = span_of(text), data;
+		assert_int_equal(http_response_next(&reader, &bytes, &head, &data), HTTP_RESPONSE_HEAD);
+		assert_int_equal(reader.keep_s, cases[i].seconds);
+		http_response_free(&reader);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_responses),
 		cmocka_unit_test(refuses_what_is_no_response),
 		cmocka_unit_test(heads_are_bounded),
+		cmocka_unit_test(reads_how_long_a_connection_is_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
