@@ -51,6 +51,7 @@ struct proxy {
 
 	struct proxy_counts counts;
 	struct metrics metrics;
+	struct log_rate warnings; /* about what the server sends */
 	unsigned kept_count;
 	unsigned client_tasks;		    /* calls that are tasks for their clients, kept ones included */
 	struct tool_names task_tools;	    /* can only be called as a task (task.h) */

@@ -324,7 +324,7 @@ void elder_on_message(struct relay *relay, const struct message *message, struct
 	if (message->kind == MESSAGE_RESPONSE)
 		on_response(relay, message);
 	else if (message->kind == MESSAGE_REQUEST)
-		session_log(relay->session, LOG_WARNING, "bad-message",
+		session_warn(relay->session, "bad-message",
 			"a request from a server of a revision that knows none (upstream.era)");
 	else if (json_string_is(message->method, "notifications/subscriptions/acknowledged"))
 		elder_on_acknowledged(relay, message);

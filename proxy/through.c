@@ -302,8 +302,8 @@ static void on_message(struct session *session, const struct message *message, s
 	else if (message->kind == MESSAGE_NOTIFICATION)
 		on_notification(through, message, stream);
 	else
-		session_log(session, LOG_WARNING, "bad-message",
-			"a request from a server of a revision that knows none (upstream.era)");
+		session_warn(
+			session, "bad-message", "a request from a server of a revision that knows none (upstream.era)");
 }
 
 /* The end. */

@@ -1,6 +1,6 @@
 /* Scenario statements about clients. */
-#include "tests/sim/dialog.h"
 #include "proxy/logging.h"
+#include "tests/sim/dialog.h"
 #include "tests/sim/scenario.h"
 
 #include <stdio.h>
