@@ -1,13 +1,5 @@
-#include "adapters/child.h"
+#include "adapters/child_session.h"
 
-#include "adapters/child_stderr.h"
-#include "adapters/line_reader.h"
-#include "adapters/loop.h"
-#include "adapters/outbox.h"
-
-#include <errno.h>
-#include <event2/event.h>
-#include <event2/event_struct.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,53 +8,12 @@
 #include <unistd.h>
 
 enum {
-	READ_BYTES = PROCESS_PIPE_BYTES,
-	LINES_A_TURN = 64, /* of one child, before others have their turn */
-	DRAIN_READS = 8,   /* after the exit; more than a pipe holds */
-	NOISE_LINES_A_SECOND = 5,
+	DRAIN_READS = 8,      /* after the exit; more than a pipe holds */
 	BROKEN_WAIT_MS = 250, /* between the end of a pipe and the exit that mostly follows */
 	FIRST_BACK_OFF_MS = 100,
 };
 
-/* Where a child is on its way out. */
-enum child_phase {
-	CHILD_RUNNING,	  /* stdin is open */
-	CHILD_CLOSING,	  /* stdin is closed or about to be; SIGTERM is next */
-	CHILD_TERMINATED, /* SIGTERM was sent; SIGKILL is next */
-	CHILD_KILLED,	  /* SIGKILL was sent; only reaping is left */
-};
-
-struct upstream {
-	struct child_upstream *owner;
-	struct session *session; /* NULL when the core has closed it or was told that it is lost */
-	char name[24];		 /* the session's, for the log */
-	struct process process;
-	enum child_phase phase;
-	bool established;
-	const char *broken; /* which pipe the child closed while it ran */
-	struct line_reader lines;
-	struct child_stderr words;
-	struct outbox outbox;
-	struct event on_output, on_stderr, on_input, on_more, on_timer;
-	struct log_rate noise_rate;
-	LIST_ENTRY(upstream) link;
-};
-
-struct child_upstream {
-	struct loop *loop;
-	const struct env *env;
-	struct policy *policy;
-	char *const *argv;
-	LIST_HEAD(, upstream) children;
-	unsigned failures; /* starts in a row that did not get through the handshake */
-	int64_t next_start_ms;
-	char last_failure[512];
-};
-
-static void child_log(const struct upstream *child, enum log_level level, const char *event, const char *format, ...)
-	PRINTF_LIKE(4, 5);
-
-static void child_log(const struct upstream *child, enum log_level level, const char *event, const char *format, ...)
+void child_log(const struct upstream *child, enum log_level level, const char *event, const char *format, ...)
 {
 	const struct env *env = child->owner->env;
 	char text[400];
@@ -75,7 +26,7 @@ static void child_log(const struct upstream *child, enum log_level level, const 
 	env->log(env->ctx, &(struct log_line){.level = level, .event = event, .session = child->name, .text = text});
 }
 
-static int64_t child_now(const struct upstream *child)
+int64_t child_now(const struct upstream *child)
 {
 	return child->owner->env->now_ms(child->owner->env->ctx);
 }
@@ -97,13 +48,6 @@ static void close_input(struct upstream *child)
 	event_del(&child->on_input);
 	process_close(&child->process.in);
 	outbox_free(&child->outbox);
-}
-
-static void close_output(struct upstream *child)
-{
-	event_del(&child->on_output);
-	event_del(&child->on_more);
-	process_close(&child->process.out);
 }
 
 static void begin_end(struct upstream *child)
@@ -130,8 +74,7 @@ static void note_failed_start(struct child_upstream *children, const char *why)
 	snprintf(children->last_failure, sizeof(children->last_failure), "%s", why);
 }
 
-/* Tells the core that the session is lost, once, and ends the process if it still runs. */
-static void lose(struct upstream *child, const char *why)
+void child_lose(struct upstream *child, const char *why)
 {
 	struct session *session = child->session;
 	if (!session)
@@ -150,7 +93,7 @@ static void on_timer(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 	switch (child->phase) {
 	case CHILD_RUNNING:
 		snprintf(why, sizeof(why), "the server closed its %s and did not exit", child->broken);
-		lose(child, why);
+		child_lose(child, why);
 		break;
 	case CHILD_CLOSING:
 		close_input(child);
@@ -169,8 +112,7 @@ static void on_timer(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 	}
 }
 
-/* A pipe of the running child has ended. The exit follows mostly, and has more to say. */
-static void note_broken(struct upstream *child, const char *which)
+void child_note_broken(struct upstream *child, const char *which)
 {
 	if (child->broken || child->phase != CHILD_RUNNING)
 		return;
@@ -194,131 +136,20 @@ static void on_stderr(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 	(void)read_stderr(arg);
 }
 
-/* What the child writes to stdout. */
-
-static bool looks_like_json(struct span line)
-{
-	return line.len && (*line.ptr == '{' || *line.ptr == '[');
-}
-
-static void on_noise(struct upstream *child, struct span line)
-{
-	unsigned left_out;
-	if (!log_rate_allows(&child->noise_rate, NOISE_LINES_A_SECOND, child_now(child), &left_out))
-		return;
-	if (left_out)
-		child_log(child, LOG_WARNING, "server-noise", "(%u lines were left out)", left_out);
-	child_log(child, LOG_WARNING, "server-noise", "no message on the server's standard output: %.*s",
-		(int)(line.len < 200 ? line.len : 200), line.ptr);
-}
-
-static void on_line(struct upstream *child, enum line kind, struct span line)
-{
-	while (line.len && (*line.ptr == ' ' || *line.ptr == '\t' || *line.ptr == '\r')) {
-		line.ptr++;
-		line.len--;
-	}
-	if (line.len == 0)
-		return;
-	if (!looks_like_json(line)) {
-		on_noise(child, line);
-	} else if (kind == LINE_TOO_LONG) {
-		char why[120];
-		snprintf(why, sizeof(why), "the server sent a message longer than the limit of %zu bytes",
-			child->lines.limit_bytes);
-		lose(child, why);
-	} else {
-		session_on_message(child->session, line, 0);
-	}
-}
-
-/* Hands out up to `max` lines. Whether it stopped before the last one. */
-static bool hand_out(struct upstream *child, unsigned max)
-{
-	struct span line;
-	enum line kind;
-	for (unsigned i = 0; i < max; i++) {
-		if (!child->session || (kind = line_reader_next(&child->lines, &line)) == LINE_NONE)
-			return false;
-		on_line(child, kind, line);
-	}
-	return true;
-}
-
-/* Reads once. false when there is nothing more, at present or ever. */
-static bool read_output(struct upstream *child)
-{
-	size_t room = READ_BYTES;
-	char *space = line_reader_space(&child->lines, &room);
-	ssize_t len = space ? read(child->process.out, space, room) : -1;
-	if (len > 0) {
-		line_reader_add(&child->lines, (size_t)len);
-		return true;
-	}
-	if (len < 0 && (errno == EAGAIN || errno == EINTR))
-		return false;
-	if (!space)
-		child_log(child, LOG_ERROR, "no-memory", "the server's output cannot be read");
-	else if (line_reader_rest(&child->lines).len)
-		child_log(child, LOG_WARNING, "line-truncated", "the server's output ended in the middle of a line");
-	close_output(child);
-	note_broken(child, "standard output");
-	return false;
-}
-
-/* A child that is ending may still have to get rid of its output. */
-static void discard_output(struct upstream *child)
-{
-	char bytes[65536];
-	ssize_t len = read(child->process.out, bytes, sizeof(bytes));
-	line_reader_free(&child->lines);
-	if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR))
-		close_output(child);
-}
-
-/* Hands out a turn's share of lines. More lines wait for the next turn, and reading waits for them. */
-static void work_off(struct upstream *child)
-{
-	static const struct timeval at_once = {0};
-	if (hand_out(child, LINES_A_TURN)) {
-		event_del(&child->on_output);
-		if (event_add(&child->on_more, &at_once))
-			lose(child, "the event loop takes no more events");
-		return;
-	}
-	if (child->process.out >= 0 && event_add(&child->on_output, NULL))
-		lose(child, "the event loop takes no more events");
-	line_reader_trim(&child->lines);
-}
-
-static void on_output(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
-{
-	struct upstream *child = arg;
-	if (!child->session)
-		discard_output(child);
-	else if (read_output(child))
-		work_off(child);
-}
-
-static void on_more(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
-{
-	work_off(arg);
-}
-
 /* What the core sends. */
 
 static void flush(struct upstream *child)
 {
 	if (outbox_write(&child->outbox, child->process.in)) {
 		close_input(child);
-		note_broken(child, "standard input");
+		child_note_broken(child, "standard input");
 	} else if (outbox_bytes(&child->outbox) == 0) {
 		event_del(&child->on_input);
 		if (child->phase != CHILD_RUNNING)
 			close_input(child);
 	} else if (event_add(&child->on_input, NULL)) {
 		close_input(child);
-		note_broken(child, "standard input");
+		child_note_broken(child, "standard input");
 	}
 }
 
@@ -382,7 +213,7 @@ static void child_close(struct upstream *child)
 static void child_free(struct upstream *child)
 {
 	close_input(child);
-	close_output(child);
+	child_output_close(child);
 	event_del(&child->on_stderr);
 	event_del(&child->on_timer);
 	process_close(&child->process.err);
@@ -396,9 +227,9 @@ static void drain(struct upstream *child)
 {
 	for (int i = 0; i < DRAIN_READS && child->process.err >= 0 && read_stderr(child); i++)
 		;
-	(void)hand_out(child, UINT_MAX);
-	for (int i = 0; i < DRAIN_READS && child->session && child->process.out >= 0 && read_output(child); i++)
-		(void)hand_out(child, UINT_MAX);
+	(void)child_output_hand_out(child, UINT_MAX);
+	for (int i = 0; i < DRAIN_READS && child->session && child->process.out >= 0 && child_output_read(child); i++)
+		(void)child_output_hand_out(child, UINT_MAX);
 }
 
 /* "the server exited with status 1 before the handshake was over; it said: a | b" */
@@ -419,7 +250,7 @@ static void on_exit_status(struct process *process)
 	child_log(child, LOG_INFO, "child-exited", "process %d %s", (int)process->pid, status);
 	if (child->session) {
 		describe_loss(child, status, &why);
-		lose(child, buf_ok(&why) ? why.data : "the server exited");
+		child_lose(child, buf_ok(&why) ? why.data : "the server exited");
 		buf_free(&why);
 	}
 	child_free(child);
@@ -440,12 +271,10 @@ static bool may_start(const struct child_upstream *children, struct error *error
 static bool watch(struct upstream *child)
 {
 	struct event_base *base = loop_base(child->owner->loop);
-	event_assign(&child->on_output, base, child->process.out, EV_READ | EV_PERSIST, on_output, child);
 	event_assign(&child->on_stderr, base, child->process.err, EV_READ | EV_PERSIST, on_stderr, child);
 	event_assign(&child->on_input, base, child->process.in, EV_WRITE | EV_PERSIST, on_input, child);
-	evtimer_assign(&child->on_more, base, on_more, child);
 	evtimer_assign(&child->on_timer, base, on_timer, child);
-	return event_add(&child->on_output, NULL) == 0 && event_add(&child->on_stderr, NULL) == 0;
+	return child_output_watch(child) && event_add(&child->on_stderr, NULL) == 0;
 }
 
 static struct upstream *child_open(void *ctx, struct session *session, struct error *error)

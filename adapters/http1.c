@@ -23,17 +23,6 @@ static bool equals_ignoring_case(struct span span, const char *text)
 	return span.len == strlen(text) && strncasecmp(span.ptr, text, span.len) == 0;
 }
 
-static struct span trim(struct span span)
-{
-	while (span.len && (*span.ptr == ' ' || *span.ptr == '\t')) {
-		span.ptr++;
-		span.len--;
-	}
-	while (span.len && (span.ptr[span.len - 1] == ' ' || span.ptr[span.len - 1] == '\t'))
-		span.len--;
-	return span;
-}
-
 size_t http1_find_head_end(struct span bytes, size_t *scanned)
 {
 	size_t at = *scanned;
@@ -136,7 +125,7 @@ static bool split_field(struct span line, struct span *name, struct span *value)
 	if (!colon)
 		return false;
 	*name = (struct span){line.ptr, (size_t)(colon - line.ptr)};
-	*value = trim((struct span){colon + 1, line.len - name->len - 1});
+	*value = span_trim((struct span){colon + 1, line.len - name->len - 1});
 	return is_token(*name);
 }
 
@@ -186,7 +175,7 @@ static bool next_field(struct span *rest, struct span name, struct span *value)
 	while (rest->len && take_line(rest, &line))
 		if (line.len > name.len && line.ptr[name.len] == ':' &&
 			strncasecmp(line.ptr, name.ptr, name.len) == 0) {
-			*value = trim((struct span){line.ptr + name.len + 1, line.len - name.len - 1});
+			*value = span_trim((struct span){line.ptr + name.len + 1, line.len - name.len - 1});
 			return true;
 		}
 	return false;
@@ -206,7 +195,7 @@ bool http1_list_has(struct span list, const char *token)
 	while (list.len) {
 		const char *comma = memchr(list.ptr, ',', list.len);
 		size_t len = comma ? (size_t)(comma - list.ptr) : list.len;
-		if (equals_ignoring_case(trim((struct span){list.ptr, len}), token))
+		if (equals_ignoring_case(span_trim((struct span){list.ptr, len}), token))
 			return true;
 		list.ptr += len + (comma != NULL);
 		list.len -= len + (comma != NULL);

@@ -61,13 +61,7 @@ static struct span before(struct span span, char mark)
 	const char *end = memchr(span.ptr, mark, span.len);
 	if (end)
 		span.len = (size_t)(end - span.ptr);
-	while (span.len && (span.ptr[span.len - 1] == ' ' || span.ptr[span.len - 1] == '\t'))
-		span.len--;
-	while (span.len && (*span.ptr == ' ' || *span.ptr == '\t')) {
-		span.ptr++;
-		span.len--;
-	}
-	return span;
+	return span_trim(span);
 }
 
 /* Whether the parameters of a media range say q=0. */

@@ -20,7 +20,7 @@ struct http_target {
 
 struct http_request {
 	const char *method;
-	const char *url;	    /* or NULL: the target's */
+	const char *url;	    /* or NULL: the target's; of another origin only after http_client_reach_others() */
 	const char *const *headers; /* NULL-terminated `Name: value` lines */
 	struct buf *body;	    /* its content is taken; NULL: none */
 };
@@ -45,11 +45,13 @@ struct http_handlers {
 
 struct http_client *http_client_new(
 	struct event_base *base, const struct http_target *target, struct error *error) MUST_CHECK;
+/* Makes it ready for URLs of other origins than the target's, which takes libcurl. */
+int http_client_reach_others(struct http_client *client, struct error *error) MUST_CHECK;
 void http_client_free(struct http_client *client);
 /* Whether no transfer is under way. */
 bool http_client_is_idle(const struct http_client *client);
 
-/* Starts a request. NULL without memory; the body is freed then. Handlers are never called from within. */
+/* Starts a request. NULL without memory, or where the URL cannot be reached; the body is freed then. Handlers are never called from within. */
 struct http_transfer *http_transfer_start(struct http_client *client, const struct http_request *request,
 	const struct http_handlers *handlers, void *arg) MUST_CHECK;
 /* Ends it without a further call. */

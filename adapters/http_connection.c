@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,19 +17,18 @@ enum {
 	MAX_UNREAD_BYTES = 1 << 20, /* of responses, before the next request is looked at */
 	BODY_ALLOWANCE_MS = 5000,   /* before the minimum rate counts */
 	BODY_CHECK_MS = 1000,
-	CLOSING_MS = 5000, /* for a client to take the last response */
 };
 
 static void process(struct connection *connection);
 static void on_timer(evutil_socket_t fd, short what, void *arg);
 
-static int64_t now_ms(const struct connection *connection)
+int64_t connection_now_ms(const struct connection *connection)
 {
 	const struct env *env = connection->face->env;
 	return env->now_ms(env->ctx);
 }
 
-static void set_timer(struct connection *connection, int64_t delay_ms)
+void connection_set_timer(struct connection *connection, int64_t delay_ms)
 {
 	struct timeval delay = {delay_ms / 1000, (delay_ms % 1000) * 1000};
 	event_add(connection->timer, &delay);
@@ -38,8 +36,7 @@ static void set_timer(struct connection *connection, int64_t delay_ms)
 
 /* Life. */
 
-/* Credentials and arguments do not stay in memory longer than they are used. */
-static void forget_request(struct connection *connection)
+void connection_forget_request(struct connection *connection)
 {
 	if (connection->authorization)
 		sodium_memzero(connection->authorization, strlen(connection->authorization));
@@ -75,7 +72,7 @@ void connection_free(struct connection *connection)
 		event_free(connection->timer);
 	if (connection->fd >= 0)
 		close(connection->fd);
-	forget_request(connection);
+	connection_forget_request(connection);
 	free_input(connection);
 	outbox_free(&connection->outbox);
 	free(connection);
@@ -103,232 +100,6 @@ void connection_end(struct connection *connection)
 	event_add(face->bury_timer, &soon);
 }
 
-/* Writing. */
-
-static void flush(struct connection *connection)
-{
-	if (connection->state == CONNECTION_DEAD)
-		return;
-	if (outbox_write(&connection->outbox, connection->fd)) {
-		connection_end(connection);
-		return;
-	}
-	if (outbox_bytes(&connection->outbox)) {
-		event_add(connection->write_event, NULL);
-		return;
-	}
-	event_del(connection->write_event);
-	if (connection->blocked) {
-		connection->blocked = false;
-		event_add(connection->read_event, NULL);
-		event_active(connection->read_event, EV_READ, 0);
-	}
-	if (connection->state == CONNECTION_CLOSING) {
-		/* Ours is said; what the client still sends is thrown away for a moment, or a reset could eat the response. */
-		shutdown(connection->fd, SHUT_WR);
-	}
-}
-
-static void put(struct connection *connection, struct buf *bytes)
-{
-	if (!outbox_add(&connection->outbox, bytes))
-		connection_end(connection);
-}
-
-static void add_status(struct connection *connection, struct buf *out, int status)
-{
-	const char *challenge = connection->client.challenge;
-	buf_printf(out, "HTTP/1.1 %d %s\r\n%s%s", status, http_reason(status), status == 405 ? "Allow: POST\r\n" : "",
-		connection->keep_alive ? connection->request.is_http10 ? "Connection: keep-alive\r\n" : ""
-				       : "Connection: close\r\n");
-	if (challenge && (status == 401 || status == 403))
-		buf_printf(out, "WWW-Authenticate: %s\r\n", challenge);
-	if (connection->client.session_id)
-		buf_printf(out, "Mcp-Session-Id: %s\r\n", connection->client.session_id);
-}
-
-/* The response is complete: the next request may come, or the connection ends. */
-static void response_done(struct connection *connection)
-{
-	if (connection->state == CONNECTION_DEAD)
-		return;
-	forget_request(connection);
-	connection->streaming = false;
-	connection->state = connection->keep_alive && !connection->face->stopped ? CONNECTION_HEAD : CONNECTION_CLOSING;
-	connection->scanned = 0;
-	connection->since_ms = now_ms(connection);
-	set_timer(connection, connection->state == CONNECTION_CLOSING
-				      ? CLOSING_MS
-				      : connection->face->policy->deadlines.idle_connection_ms);
-	flush(connection);
-	/* A request may have come meanwhile; it is looked at when the stack below is done. */
-	if (connection->state == CONNECTION_HEAD && !connection->processing && connection->in.len)
-		event_active(connection->read_event, EV_READ, 0);
-}
-
-static void respond_json(struct connection *connection, int status, struct buf *message)
-{
-	struct buf head = {0};
-	add_status(connection, &head, status);
-	buf_printf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", message->len);
-	head.failed |= message->failed;
-	put(connection, &head);
-	if (connection->state != CONNECTION_DEAD)
-		put(connection, message);
-	buf_free(message);
-	response_done(connection);
-}
-
-/* An error of our own. The connection ends with it when what follows on it cannot be trusted. */
-static void refuse(struct connection *connection, int status, const char *text, bool close)
-{
-	struct buf message = {0};
-	buf_add_text(&message, "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32600,\"message\":");
-	buf_add_json_string(&message, span_of(text));
-	buf_add_text(&message, "}}");
-	connection->keep_alive &= !close;
-	respond_json(connection, status, &message);
-}
-
-/* Events. */
-
-static void begin_stream(struct connection *connection)
-{
-	struct buf head = {0};
-	/* HTTP/1.0 knows no chunks: there the end of the connection is the end of the stream. */
-	if (connection->request.is_http10)
-		connection->keep_alive = false;
-	add_status(connection, &head, 200);
-	buf_printf(&head,
-		"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n%s\r\n",
-		connection->request.is_http10 ? "" : "Transfer-Encoding: chunked\r\n");
-	connection->streaming = true;
-	put(connection, &head);
-}
-
-/* Line ends can only stand between tokens of a JSON text, where a space says the same; in an event they would end it. */
-static void flatten(struct buf *message)
-{
-	for (size_t i = 0; i < message->len; i++)
-		if (message->data[i] == '\n' || message->data[i] == '\r')
-			message->data[i] = ' ';
-}
-
-static void put_event(struct connection *connection, struct buf *message)
-{
-	static const char after[] = "\n\n";
-	const char *id = connection->client.event_id;
-	char before[96];
-	struct buf head = {0};
-	struct buf tail = {0};
-	flatten(message);
-	int len = snprintf(
-		before, sizeof(before), "event: message\n%s%s%sdata: ", id ? "id: " : "", id ? id : "", id ? "\n" : "");
-	if (!connection->request.is_http10)
-		buf_printf(&head, "%zx\r\n", message->len + (size_t)len + sizeof(after) - 1);
-	buf_add_text(&head, before);
-	buf_add_text(&tail, after);
-	if (!connection->request.is_http10)
-		buf_add_text(&tail, "\r\n");
-	head.failed |= message->failed | tail.failed;
-	put(connection, &head);
-	if (connection->state != CONNECTION_DEAD)
-		put(connection, message);
-	if (connection->state != CONNECTION_DEAD)
-		put(connection, &tail);
-	buf_free(message);
-	buf_free(&tail);
-}
-
-static bool face_send(struct client *client, struct buf *message)
-{
-	struct connection *connection = container_of(client, struct connection, client);
-	const struct http_face *face = connection->face;
-	size_t waiting = outbox_bytes(&connection->outbox);
-	if (connection->state != CONNECTION_PENDING ||
-		(waiting && waiting + message->len > face->policy->limits.downstream_queue_bytes)) {
-		buf_free(message);
-		return false;
-	}
-	if (!connection->streaming)
-		begin_stream(connection);
-	if (connection->state == CONNECTION_PENDING)
-		put_event(connection, message);
-	buf_free(message);
-	if (connection->state == CONNECTION_PENDING)
-		set_timer(connection, face->policy->deadlines.stream_keepalive_ms);
-	flush(connection);
-	return true;
-}
-
-static void face_notify(struct client *client, struct buf *message)
-{
-	(void)face_send(client, message); /* who reads too slowly misses it */
-}
-
-/* The end of an event stream, which may hold nothing. */
-static void face_finish(struct client *client)
-{
-	struct connection *connection = container_of(client, struct connection, client);
-	struct buf end = {0};
-	if (connection->state != CONNECTION_PENDING)
-		return;
-	if (!connection->streaming)
-		begin_stream(connection);
-	if (!connection->request.is_http10)
-		buf_add_text(&end, "0\r\n\r\n");
-	if (connection->state == CONNECTION_PENDING)
-		put(connection, &end);
-	buf_free(&end);
-	response_done(connection);
-}
-
-static void face_respond(struct client *client, int http_status, struct buf *message)
-{
-	struct connection *connection = container_of(client, struct connection, client);
-	if (connection->state != CONNECTION_PENDING) {
-		buf_free(message);
-		return;
-	}
-	if (!connection->streaming) {
-		respond_json(connection, http_status, message);
-		return;
-	}
-	put_event(connection, message);
-	face_finish(client);
-}
-
-static bool face_header(const struct client *client, const char *name, struct span *value)
-{
-	const struct connection *connection =
-		(const struct connection *)(const void *)((const char *)client - offsetof(struct connection, client));
-	return connection->head.len && http1_field(&connection->request, name, value) == 1;
-}
-
-static void face_headers_of(const struct client *client, const char *prefix, struct buf *lines)
-{
-	const struct connection *connection =
-		(const struct connection *)(const void *)((const char *)client - offsetof(struct connection, client));
-	size_t prefix_len = strlen(prefix);
-	struct span rest = connection->request.fields;
-	const char *end;
-	while (connection->head.len && rest.len && (end = memchr(rest.ptr, '\n', rest.len))) {
-		size_t len = (size_t)(end - rest.ptr) + 1;
-		if (len > prefix_len && strncasecmp(rest.ptr, prefix, prefix_len) == 0 && len >= 2) {
-			buf_add(lines, rest.ptr, len - 2); /* without CR LF */
-			buf_add_text(lines, "\n");
-		}
-		rest = (struct span){end + 1, rest.len - len};
-	}
-}
-
-const struct face_ops http_face_ops = {.notify = face_notify,
-	.respond = face_respond,
-	.send = face_send,
-	.finish = face_finish,
-	.header = face_header,
-	.headers_of = face_headers_of};
-
 /* Requests. */
 
 static struct span field(const struct connection *connection, const char *name)
@@ -336,15 +107,6 @@ static struct span field(const struct connection *connection, const char *name)
 	struct span value = {0};
 	http1_field(&connection->request, name, &value);
 	return value;
-}
-
-static void respond_empty(struct connection *connection, int status)
-{
-	struct buf head = {0};
-	add_status(connection, &head, status);
-	buf_add_text(&head, "Content-Length: 0\r\n\r\n");
-	put(connection, &head);
-	response_done(connection);
 }
 
 /* GET and DELETE of a legacy client's session. */
@@ -356,15 +118,15 @@ static void dispatch_session(struct connection *connection, bool is_get)
 	if (connection->state != CONNECTION_PENDING)
 		return;
 	if (status != 200) {
-		refuse(connection, status,
+		reply_refuse(connection, status,
 			status == 404 ? "Session not found" : "Last-Event-ID names no stream that can be resumed",
 			false);
 	} else if (!is_get) {
-		respond_empty(connection, 200);
+		reply_empty(connection, 200);
 	} else if (!connection->streaming) {
-		begin_stream(connection);
-		set_timer(connection, face->policy->deadlines.stream_keepalive_ms);
-		flush(connection);
+		reply_begin_stream(connection);
+		connection_set_timer(connection, face->policy->deadlines.stream_keepalive_ms);
+		reply_flush(connection);
 	}
 }
 
@@ -378,7 +140,7 @@ static void dispatch(struct connection *connection)
 	struct span authorization = field(connection, "authorization");
 	http_principal(&connection->request, face->policy, connection->client.principal);
 	if (authorization.ptr && !(connection->authorization = span_dup(authorization))) {
-		refuse(connection, 503, "Out of memory", false);
+		reply_refuse(connection, 503, "Out of memory", false);
 		return;
 	}
 	connection->client.authorization = connection->authorization;
@@ -392,24 +154,7 @@ static void dispatch(struct connection *connection)
 	enum received received = proxy_receive(face->proxy, &connection->client, buf_span(&body), &headers);
 	buf_wipe(&body);
 	if (received == RECEIVED_NOTIFICATION && connection->state == CONNECTION_PENDING)
-		respond_empty(connection, 202);
-}
-
-static void on_document(void *arg, int status, const char *content_type, struct span body)
-{
-	struct connection *connection = arg;
-	struct buf head = {0}, copy = {0};
-	connection->fetch = NULL;
-	add_status(connection, &head, status ? status : 502);
-	buf_printf(&head, "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n",
-		content_type[0] ? content_type : "text/plain", body.len);
-	buf_add_span(&copy, body);
-	head.failed |= copy.failed;
-	put(connection, &head);
-	if (connection->state != CONNECTION_DEAD)
-		put(connection, &copy);
-	buf_free(&copy);
-	response_done(connection);
+		reply_empty(connection, 202);
 }
 
 /* Whether a path may be appended to the server's address and still lead to where it seems to: no other way to write a
@@ -432,14 +177,14 @@ static bool serve_metadata(struct connection *connection)
 		memcmp(request->path.ptr, well_known, sizeof(well_known) - 1) != 0 || !is_plain_path(rest))
 		return false;
 	if (http_check_origin(request, connection->face->listener.is_loopback, connection->face->policy, &fault)) {
-		refuse(connection, 403, fault, false);
+		reply_refuse(connection, 403, fault, false);
 		return true;
 	}
 	connection->state = CONNECTION_PENDING;
 	event_del(connection->timer);
-	connection->fetch = http_fetch_start(connection->face->metadata, request->path, on_document, connection);
+	connection->fetch = http_fetch_start(connection->face->metadata, request->path, reply_document, connection);
 	if (!connection->fetch)
-		refuse(connection, 503, "Out of memory", false);
+		reply_refuse(connection, 503, "Out of memory", false);
 	return true;
 }
 
@@ -454,25 +199,25 @@ static void begin_body(struct connection *connection)
 		return;
 	int status = http_check_head(request, face->path, face->listener.is_loopback, face->policy, &fault);
 	if (status) {
-		refuse(connection, status, fault, has_body);
+		reply_refuse(connection, status, fault, has_body);
 		return;
 	}
 	if (request->content_length > face->policy->limits.message_bytes) {
-		refuse(connection, 413, "The body is larger than the limit (limits.message)", true);
+		reply_refuse(connection, 413, "The body is larger than the limit (limits.message)", true);
 		return;
 	}
 	if (request->expects_continue && has_body && !connection->in.len) {
 		struct buf go_on = {0};
 		buf_add_text(&go_on, "HTTP/1.1 100 Continue\r\n\r\n");
-		put(connection, &go_on);
-		flush(connection);
+		reply_put(connection, &go_on);
+		reply_flush(connection);
 	}
 	if (connection->state == CONNECTION_DEAD)
 		return;
 	http1_body_init(&connection->framing, request);
 	connection->state = CONNECTION_BODY;
-	connection->since_ms = now_ms(connection);
-	set_timer(connection, BODY_CHECK_MS);
+	connection->since_ms = connection_now_ms(connection);
+	connection_set_timer(connection, BODY_CHECK_MS);
 }
 
 /* false if more bytes are needed. */
@@ -484,11 +229,11 @@ static bool take_head(struct connection *connection)
 	connection->keep_alive = false;
 	connection->request = (struct http1_head){0};
 	if (len == HTTP1_BAD_LINE) {
-		refuse(connection, 400, "A line does not end with CRLF", true);
+		reply_refuse(connection, 400, "A line does not end with CRLF", true);
 		return true;
 	}
 	if (len > limits->head_bytes || (!len && connection->in.len > limits->head_bytes)) {
-		refuse(connection, 431, "The head is larger than the limit (limits.head)", true);
+		reply_refuse(connection, 431, "The head is larger than the limit (limits.head)", true);
 		return true;
 	}
 	if (!len)
@@ -502,7 +247,7 @@ static bool take_head(struct connection *connection)
 	}
 	int status = http1_parse_head(buf_span(&connection->head), &connection->request, &fault);
 	if (status)
-		refuse(connection, status, fault, true);
+		reply_refuse(connection, status, fault, true);
 	else
 		begin_body(connection);
 	return true;
@@ -522,11 +267,11 @@ static bool take_body(struct connection *connection)
 	} while (result == HTTP1_MORE && used < connection->in.len && connection->body.len <= limit);
 	consume(connection, used);
 	if (result == HTTP1_BAD)
-		refuse(connection, 400, "Bad chunk", true);
+		reply_refuse(connection, 400, "Bad chunk", true);
 	else if (connection->body.len > limit)
-		refuse(connection, 413, "The body is larger than the limit (limits.message)", true);
+		reply_refuse(connection, 413, "The body is larger than the limit (limits.message)", true);
 	else if (!buf_ok(&connection->body))
-		refuse(connection, 503, "Out of memory", true);
+		reply_refuse(connection, 503, "Out of memory", true);
 	else if (result == HTTP1_DONE)
 		dispatch(connection);
 	else
@@ -577,8 +322,8 @@ static void on_read(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	if (len > 0 && connection->state == CONNECTION_HEAD && connection->in.len == 0) {
-		connection->since_ms = now_ms(connection);
-		set_timer(connection, connection->face->policy->deadlines.head_ms);
+		connection->since_ms = connection_now_ms(connection);
+		connection_set_timer(connection, connection->face->policy->deadlines.head_ms);
 	}
 	connection->in.len += len > 0 ? (size_t)len : 0;
 	process(connection);
@@ -588,13 +333,13 @@ static void on_write(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	flush(arg);
+	reply_flush(arg);
 }
 
 /* The minimum rate of a body, after a short allowance. */
 static bool is_body_slow(const struct connection *connection)
 {
-	int64_t elapsed_ms = now_ms(connection) - connection->since_ms - BODY_ALLOWANCE_MS;
+	int64_t elapsed_ms = connection_now_ms(connection) - connection->since_ms - BODY_ALLOWANCE_MS;
 	return elapsed_ms > 0 &&
 	       (int64_t)connection->body.len < elapsed_ms * (int64_t)connection->face->policy->min_body_rate / 1000;
 }
@@ -609,7 +354,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		if (outbox_bytes(&connection->outbox) &&
 			outbox_bytes(&connection->outbox) != connection->unread_bytes) {
 			connection->unread_bytes = outbox_bytes(&connection->outbox); /* slow, but it reads */
-			set_timer(connection, connection->face->policy->deadlines.idle_connection_ms);
+			connection_set_timer(connection, connection->face->policy->deadlines.idle_connection_ms);
 			break;
 		}
 		if (!connection->in.len || connection->blocked) {
@@ -617,24 +362,24 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 			break;
 		}
 		connection->keep_alive = false;
-		refuse(connection, 408, "The head did not arrive in time (deadlines.head)", true);
+		reply_refuse(connection, 408, "The head did not arrive in time (deadlines.head)", true);
 		break;
 	case CONNECTION_BODY:
 		if (is_body_slow(connection))
-			refuse(connection, 408, "The body arrives too slowly (limits.body_rate)", true);
+			reply_refuse(connection, 408, "The body arrives too slowly (limits.body_rate)", true);
 		else
-			set_timer(connection, BODY_CHECK_MS);
+			connection_set_timer(connection, BODY_CHECK_MS);
 		break;
 	case CONNECTION_PENDING: {
 		struct buf comment = {0};
 		/* Whoever has not read what is there needs no sign of life. */
 		if (!outbox_bytes(&connection->outbox)) {
 			buf_add_text(&comment, connection->request.is_http10 ? ":\n\n" : "3\r\n:\n\n\r\n");
-			put(connection, &comment);
+			reply_put(connection, &comment);
 		}
 		if (connection->state == CONNECTION_PENDING)
-			set_timer(connection, connection->face->policy->deadlines.stream_keepalive_ms);
-		flush(connection);
+			connection_set_timer(connection, connection->face->policy->deadlines.stream_keepalive_ms);
+		reply_flush(connection);
 		break;
 	}
 	default:
@@ -667,7 +412,7 @@ bool connection_open(struct http_face *face, int fd, const char *peer)
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	TAILQ_INSERT_TAIL(&face->connections, connection, link);
 	face->count++;
-	connection->since_ms = now_ms(connection);
-	set_timer(connection, face->policy->deadlines.head_ms);
+	connection->since_ms = connection_now_ms(connection);
+	connection_set_timer(connection, face->policy->deadlines.head_ms);
 	return true;
 }

@@ -1,4 +1,4 @@
-/* One HTTP connection of the HTTP face. Private to http_face.c and http_connection.c. */
+/* One HTTP connection of the HTTP face. Private to http_face.c, http_connection.c and http_reply.c. */
 #ifndef MCP_VALET_HTTP_CONNECTION_H
 #define MCP_VALET_HTTP_CONNECTION_H
 
@@ -70,6 +70,28 @@ bool connection_open(struct http_face *face, int fd, const char *peer);
 void connection_end(struct connection *connection);
 /* Frees the dead. */
 void connection_free(struct connection *connection);
+
+/* For http_reply.c. */
+
+int64_t connection_now_ms(const struct connection *connection);
+void connection_set_timer(struct connection *connection, int64_t delay_ms);
+/* Credentials and arguments do not stay in memory longer than they are used. */
+void connection_forget_request(struct connection *connection);
+
+/* http_reply.c: what it says. Each of these may end the connection. */
+
+/* Adds bytes to what is to be written. Their content is taken. */
+void reply_put(struct connection *connection, struct buf *bytes);
+/* Writes as much as the client takes. */
+void reply_flush(struct connection *connection);
+/* An error of our own. The connection ends with it when what follows on it cannot be trusted. */
+void reply_refuse(struct connection *connection, int status, const char *text, bool close);
+/* A whole response without a body. */
+void reply_empty(struct connection *connection, int status);
+/* The head of an event stream. */
+void reply_begin_stream(struct connection *connection);
+/* The document that the connection `arg` waited for (http_fetch.h). */
+void reply_document(void *arg, int status, const char *content_type, struct span body);
 
 extern const struct face_ops http_face_ops;
 

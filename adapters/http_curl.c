@@ -1,9 +1,9 @@
 /* HTTP requests on libcurl's multi interface, driven by the event loop. Callbacks are made outside of libcurl's own, so that
  * they may start and cancel transfers. */
+#include "adapters/curl_library.h"
 #include "adapters/http1.h"
 #include "adapters/http_engine.h"
 
-#include <curl/curl.h>
 #include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,7 @@ enum { BUFFER_BYTES = 16384, IDLE_CONNECTIONS = 256, WAITING_BYTES = 1 << 20 };
 TAILQ_HEAD(transfer_list, curl_transfer);
 
 struct http_curl {
+	struct curl_library lib;
 	struct event_base *base;
 	struct http_target target;
 	CURLM *multi;
@@ -125,7 +126,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
 static void count_transfers(struct http_curl *curl, int change)
 {
 	curl->transfer_count += change;
-	curl_multi_setopt(curl->multi, CURLMOPT_MAXCONNECTS, curl->transfer_count + IDLE_CONNECTIONS);
+	curl->lib.multi_setopt(curl->multi, CURLMOPT_MAXCONNECTS, curl->transfer_count + IDLE_CONNECTIONS);
 }
 
 static void transfer_free(struct curl_transfer *transfer)
@@ -133,10 +134,10 @@ static void transfer_free(struct curl_transfer *transfer)
 	struct http_curl *curl = transfer->curl;
 	unset_ready(transfer);
 	TAILQ_REMOVE(&curl->transfers, transfer, link);
-	curl_multi_remove_handle(curl->multi, transfer->easy);
-	curl_easy_cleanup(transfer->easy);
+	curl->lib.multi_remove_handle(curl->multi, transfer->easy);
+	curl->lib.easy_cleanup(transfer->easy);
 	count_transfers(curl, -1);
-	curl_slist_free_all(transfer->headers);
+	curl->lib.slist_free_all(transfer->headers);
 	buf_free(&transfer->body);
 	buf_free(&transfer->waiting);
 	free(transfer);
@@ -146,11 +147,11 @@ static void tell_head(struct curl_transfer *transfer)
 {
 	long status = 0;
 	char *type = NULL;
-	curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
+	transfer->curl->lib.easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (transfer->head_told || status < 200)
 		return;
 	transfer->head_told = true;
-	curl_easy_getinfo(transfer->easy, CURLINFO_CONTENT_TYPE, &type);
+	transfer->curl->lib.easy_getinfo(transfer->easy, CURLINFO_CONTENT_TYPE, &type);
 	transfer->handlers.on_head(
 		transfer->arg, &(struct http_response){.status = (int)status,
 				       .content_type = type && http1_is_value(span_of(type)) ? type : "",
@@ -167,7 +168,7 @@ static void tell_data(struct curl_transfer *transfer)
 	buf_free(&data);
 	if (transfer->paused && !transfer->cancelled) {
 		transfer->paused = false;
-		curl_easy_pause(transfer->easy, CURLPAUSE_CONT);
+		transfer->curl->lib.easy_pause(transfer->easy, CURLPAUSE_CONT);
 	}
 }
 
@@ -176,8 +177,10 @@ static void tell_done(struct curl_transfer *transfer)
 	const char *fault = NULL;
 	long sent = 0;
 	if (transfer->result != CURLE_OK)
-		fault = transfer->fault[0] ? transfer->fault : curl_easy_strerror(transfer->result);
-	bool unsent = fault && curl_easy_getinfo(transfer->easy, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK && !sent;
+		fault = transfer->fault[0] ? transfer->fault : transfer->curl->lib.easy_strerror(transfer->result);
+	bool unsent = fault &&
+		      transfer->curl->lib.easy_getinfo(transfer->easy, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK &&
+		      !sent;
 	transfer->cancelled = true;
 	transfer->handlers.on_done(transfer->arg, fault, unsent);
 }
@@ -186,11 +189,11 @@ static void collect_finished(struct http_curl *curl)
 {
 	CURLMsg *message;
 	int left;
-	while ((message = curl_multi_info_read(curl->multi, &left))) {
+	while ((message = curl->lib.multi_info_read(curl->multi, &left))) {
 		struct curl_transfer *transfer = NULL;
 		if (message->msg != CURLMSG_DONE)
 			continue;
-		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&transfer);
+		curl->lib.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&transfer);
 		transfer->done = true;
 		transfer->result = message->data.result;
 		set_ready(transfer);
@@ -233,7 +236,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 static void act(struct http_curl *curl, curl_socket_t socket, int events)
 {
 	int running;
-	curl_multi_socket_action(curl->multi, socket, events, &running);
+	curl->lib.multi_socket_action(curl->multi, socket, events, &running);
 	schedule(curl);
 }
 
@@ -259,7 +262,7 @@ static int watch_socket(CURL *easy, curl_socket_t socket, int what, void *arg, v
 		event_free(watch->event);
 	if (what == CURL_POLL_REMOVE) {
 		free(watch);
-		curl_multi_assign(curl->multi, socket, NULL);
+		curl->lib.multi_assign(curl->multi, socket, NULL);
 		return 0;
 	}
 	if (!watch && !(watch = calloc(1, sizeof(*watch))))
@@ -268,7 +271,7 @@ static int watch_socket(CURL *easy, curl_socket_t socket, int what, void *arg, v
 	short events =
 		(short)(EV_PERSIST | (what & CURL_POLL_IN ? EV_READ : 0) | (what & CURL_POLL_OUT ? EV_WRITE : 0));
 	watch->event = event_new(curl->base, socket, events, on_socket_ready, watch);
-	curl_multi_assign(curl->multi, socket, watch);
+	curl->lib.multi_assign(curl->multi, socket, watch);
 	return watch->event && event_add(watch->event, NULL) == 0 ? 0 : -1;
 }
 
@@ -284,28 +287,34 @@ static int set_timer(CURLM *multi, long ms, void *arg)
 	return event_add(curl->timer, &delay);
 }
 
-struct http_curl *http_curl_new(struct event_base *base, const struct http_target *target)
+struct http_curl *http_curl_new(struct event_base *base, const struct http_target *target, struct error *error)
 {
+	struct curl_library lib;
+	if (curl_library_load(&lib, error))
+		return NULL;
 	struct http_curl *curl = calloc(1, sizeof(*curl));
-	if (!curl || curl_global_init(CURL_GLOBAL_DEFAULT)) {
+	if (!curl || lib.global_init(CURL_GLOBAL_DEFAULT)) {
+		error_set(error, ERROR_MEMORY, "out of memory");
 		free(curl);
 		return NULL;
 	}
+	curl->lib = lib;
 	curl->base = base;
 	curl->target = *target;
 	TAILQ_INIT(&curl->transfers);
 	TAILQ_INIT(&curl->ready);
-	curl->multi = curl_multi_init();
+	curl->multi = curl->lib.multi_init();
 	curl->timer = event_new(base, -1, 0, on_timeout, curl);
 	curl->turn = event_new(base, -1, 0, on_turn, curl);
 	if (!curl->multi || !curl->timer || !curl->turn) {
+		error_set(error, ERROR_MEMORY, "out of memory");
 		http_curl_free(curl);
 		return NULL;
 	}
-	curl_multi_setopt(curl->multi, CURLMOPT_SOCKETFUNCTION, watch_socket);
-	curl_multi_setopt(curl->multi, CURLMOPT_SOCKETDATA, curl);
-	curl_multi_setopt(curl->multi, CURLMOPT_TIMERFUNCTION, set_timer);
-	curl_multi_setopt(curl->multi, CURLMOPT_TIMERDATA, curl);
+	curl->lib.multi_setopt(curl->multi, CURLMOPT_SOCKETFUNCTION, watch_socket);
+	curl->lib.multi_setopt(curl->multi, CURLMOPT_SOCKETDATA, curl);
+	curl->lib.multi_setopt(curl->multi, CURLMOPT_TIMERFUNCTION, set_timer);
+	curl->lib.multi_setopt(curl->multi, CURLMOPT_TIMERDATA, curl);
 	count_transfers(curl, 0);
 	return curl;
 }
@@ -318,13 +327,13 @@ void http_curl_free(struct http_curl *curl)
 	while ((transfer = TAILQ_FIRST(&curl->transfers)))
 		transfer_free(transfer);
 	if (curl->multi)
-		curl_multi_cleanup(curl->multi);
+		curl->lib.multi_cleanup(curl->multi);
 	if (curl->timer)
 		event_free(curl->timer);
 	if (curl->turn)
 		event_free(curl->turn);
+	curl->lib.global_cleanup();
 	free(curl);
-	curl_global_cleanup();
 }
 
 bool http_curl_is_idle(const struct http_curl *curl)
@@ -337,7 +346,7 @@ bool http_curl_is_idle(const struct http_curl *curl)
 static bool set_headers(struct curl_transfer *transfer, const char *const *headers)
 {
 	for (; *headers; headers++) {
-		struct curl_slist *longer = curl_slist_append(transfer->headers, *headers);
+		struct curl_slist *longer = transfer->curl->lib.slist_append(transfer->headers, *headers);
 		if (!longer)
 			return false;
 		transfer->headers = longer;
@@ -347,41 +356,42 @@ static bool set_headers(struct curl_transfer *transfer, const char *const *heade
 
 static bool set_options(struct curl_transfer *transfer, const struct http_request *request)
 {
+	const struct curl_library *lib = &transfer->curl->lib;
 	const struct http_target *target = &transfer->curl->target;
 	CURL *easy = transfer->easy;
 	CURLcode bad = CURLE_OK;
-	bad |= curl_easy_setopt(easy, CURLOPT_URL, request->url ? request->url : target->url);
-	bad |= curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	bad |= curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	bad |= curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	bad |= curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-	bad |= curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
-	bad |= curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)target->connect_ms);
-	bad |= curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers);
-	bad |= curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
-	bad |= curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer);
-	bad |= curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-	bad |= curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer);
-	bad |= curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->fault);
-	bad |= curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer);
-	bad |= curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	bad |= lib->easy_setopt(easy, CURLOPT_URL, request->url ? request->url : target->url);
+	bad |= lib->easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	bad |= lib->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	bad |= lib->easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	bad |= lib->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	bad |= lib->easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
+	bad |= lib->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)target->connect_ms);
+	bad |= lib->easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers);
+	bad |= lib->easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+	bad |= lib->easy_setopt(easy, CURLOPT_HEADERDATA, transfer);
+	bad |= lib->easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+	bad |= lib->easy_setopt(easy, CURLOPT_WRITEDATA, transfer);
+	bad |= lib->easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->fault);
+	bad |= lib->easy_setopt(easy, CURLOPT_PRIVATE, transfer);
+	bad |= lib->easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	if (target->unix_socket)
-		bad |= curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, target->unix_socket);
+		bad |= lib->easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, target->unix_socket);
 	if (target->direct)
-		bad |= curl_easy_setopt(easy, CURLOPT_PROXY, "");
+		bad |= lib->easy_setopt(easy, CURLOPT_PROXY, "");
 	if (target->ca_file)
-		bad |= curl_easy_setopt(easy, CURLOPT_CAINFO, target->ca_file);
+		bad |= lib->easy_setopt(easy, CURLOPT_CAINFO, target->ca_file);
 	if (target->certificate)
-		bad |= curl_easy_setopt(easy, CURLOPT_SSLCERT, target->certificate);
+		bad |= lib->easy_setopt(easy, CURLOPT_SSLCERT, target->certificate);
 	if (target->key)
-		bad |= curl_easy_setopt(easy, CURLOPT_SSLKEY, target->key);
+		bad |= lib->easy_setopt(easy, CURLOPT_SSLKEY, target->key);
 	if (request->body) {
-		bad |= curl_easy_setopt(easy, CURLOPT_POST, 1L);
-		bad |= curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)transfer->body.len);
-		bad |= curl_easy_setopt(easy, CURLOPT_POSTFIELDS, transfer->body.data);
+		bad |= lib->easy_setopt(easy, CURLOPT_POST, 1L);
+		bad |= lib->easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)transfer->body.len);
+		bad |= lib->easy_setopt(easy, CURLOPT_POSTFIELDS, transfer->body.data);
 	}
 	if (strcmp(request->method, "POST") != 0)
-		bad |= curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
+		bad |= lib->easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
 	return bad == CURLE_OK;
 }
 
@@ -407,11 +417,11 @@ struct http_transfer *http_curl_start(
 	transfer->arg = arg;
 	if (request->body)
 		transfer->body = buf_take(request->body);
-	transfer->easy = curl_easy_init();
+	transfer->easy = curl->lib.easy_init();
 	TAILQ_INSERT_TAIL(&curl->transfers, transfer, link);
 	count_transfers(curl, 1);
 	if (!transfer->easy || !set_headers(transfer, request->headers) || !set_options(transfer, request) ||
-		curl_multi_add_handle(curl->multi, transfer->easy) != CURLM_OK) {
+		curl->lib.multi_add_handle(curl->multi, transfer->easy) != CURLM_OK) {
 		transfer_free(transfer);
 		return NULL;
 	}

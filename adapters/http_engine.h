@@ -16,8 +16,9 @@ struct http_transfer {
 struct http_curl;
 struct http_plain;
 
-/* NULL without memory. */
-struct http_curl *http_curl_new(struct event_base *base, const struct http_target *target) MUST_CHECK;
+/* Loads libcurl. NULL with *error. */
+struct http_curl *http_curl_new(
+	struct event_base *base, const struct http_target *target, struct error *error) MUST_CHECK;
 void http_curl_free(struct http_curl *curl);
 bool http_curl_is_idle(const struct http_curl *curl);
 struct http_transfer *http_curl_start(struct http_curl *curl, const struct http_request *request,

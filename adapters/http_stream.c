@@ -38,39 +38,69 @@ void stream_close(struct upstream *upstream)
 	stream->last_event_id = NULL;
 }
 
-/* The endpoint of HTTP+SSE: relative, an absolute path, or an absolute URL of the same origin. NULL if it is refused. */
+/* Takes the segments `.` and `..` out of the path that begins here (RFC 3986 5.2.4). */
+static void remove_dots(char *path)
+{
+	char *out = path;
+	const char *in = path, *end = path + strcspn(path, "?#");
+	while (in < end) {
+		size_t len = 1 + strcspn(in + 1, "/?#");
+		bool is_dot = len == 2 && in[1] == '.', is_double = len == 3 && in[1] == '.' && in[2] == '.';
+		if (is_double)
+			while (out > path && *--out != '/')
+				;
+		if (!is_dot && !is_double) {
+			memmove(out, in, len);
+			out += len;
+		} else if (in + len == end) {
+			*out++ = '/';
+		}
+		in += len;
+	}
+	memmove(out, end, strlen(end) + 1);
+}
+
+static bool has_origin(struct span url, struct span origin)
+{
+	return url.len >= origin.len && strncasecmp(url.ptr, origin.ptr, origin.len) == 0 &&
+	       (url.len == origin.len || strchr("/?", url.ptr[origin.len]));
+}
+
+/* The endpoint of HTTP+SSE: relative, an absolute path, or an absolute URL of the same origin; of another one by policy. NULL
+ * if it is refused. */
 static char *resolve_endpoint(const struct http_upstream *http, struct span endpoint)
 {
 	struct buf url = {0};
 	const char *host = strstr(http->url, "//") + 2;
 	size_t origin_len = (size_t)(host - http->url) + strcspn(host, "/?#");
-	struct span origin = {http->url, origin_len};
-	bool absolute =
-		endpoint.len > 8 && memmem(endpoint.ptr, endpoint.len, "://", 3) != NULL && *endpoint.ptr != '/';
-	if (absolute) {
-		bool same = endpoint.len >= origin_len && strncasecmp(endpoint.ptr, origin.ptr, origin_len) == 0 &&
-			    (endpoint.len == origin_len || strchr("/?", endpoint.ptr[origin_len]));
-		if (!same && !http->policy->upstream.cross_origin)
+	struct span base = {http->url, origin_len};
+	for (size_t i = 0; i < endpoint.len; i++)
+		if ((unsigned char)endpoint.ptr[i] <= ' ' || endpoint.ptr[i] == 0x7F)
 			return NULL;
-		if (strncasecmp(endpoint.ptr, "http://", 7) != 0 && strncasecmp(endpoint.ptr, "https://", 8) != 0)
-			return NULL;
+	if (endpoint.len > 8 && memmem(endpoint.ptr, endpoint.len, "://", 3) && *endpoint.ptr != '/') {
+		if (!has_origin(endpoint, base)) {
+			bool is_http = strncasecmp(endpoint.ptr, "http://", 7) == 0 ||
+				       strncasecmp(endpoint.ptr, "https://", 8) == 0;
+			return is_http && http->policy->upstream.cross_origin ? span_dup(endpoint) : NULL;
+		}
+		endpoint = (struct span){endpoint.ptr + origin_len, endpoint.len - origin_len};
 	} else if (endpoint.len >= 2 && endpoint.ptr[0] == '/' && endpoint.ptr[1] == '/') {
 		return NULL; /* another host in disguise */
-	} else if (endpoint.len && endpoint.ptr[0] == '/') {
-		buf_add_span(&url, origin);
-	} else {
+	} else if (!endpoint.len || endpoint.ptr[0] != '/') {
 		/* Relative to the last slash of the URL's path. */
-		size_t path_len = strcspn(http->url, "?#");
-		while (path_len > origin_len && http->url[path_len - 1] != '/')
-			path_len--;
-		buf_add(&url, http->url, path_len);
-		if (path_len == origin_len)
-			buf_add_text(&url, "/");
+		base.len = strcspn(http->url, "?#");
+		while (base.len > origin_len && http->url[base.len - 1] != '/')
+			base.len--;
 	}
+	buf_add_span(&url, base);
+	if (base.len == origin_len && (!endpoint.len || endpoint.ptr[0] != '/'))
+		buf_add_text(&url, "/");
 	buf_add_span(&url, endpoint);
 	buf_add(&url, "", 1);
-	if (buf_ok(&url))
+	if (buf_ok(&url)) {
+		remove_dots(url.data + origin_len);
 		return url.data;
+	}
 	buf_free(&url);
 	return NULL;
 }

@@ -337,7 +337,7 @@ static bool make_client(struct http_upstream *http, const char *ca_file, struct 
 			.direct = http->unix_socket || is_local(http->url),
 			.connect_ms = policy->deadlines.connect_ms},
 		error);
-	return http->client;
+	return http->client && http_upstream_set_policy(http, http->policy, error) == 0;
 }
 
 struct http_upstream *http_upstream_new(struct event_base *base, const struct env *env, struct policy *policy,
@@ -363,11 +363,14 @@ struct http_upstream *http_upstream_new(struct event_base *base, const struct en
 	return NULL;
 }
 
-void http_upstream_set_policy(struct http_upstream *http, struct policy *policy)
+int http_upstream_set_policy(struct http_upstream *http, struct policy *policy, struct error *error)
 {
+	if (policy->upstream.cross_origin && http_client_reach_others(http->client, error))
+		return error->code;
 	policy_ref(policy);
 	policy_unref(http->policy);
 	http->policy = policy;
+	return 0;
 }
 
 bool http_upstream_is_idle(const struct http_upstream *http)

@@ -1,10 +1,12 @@
 #include "adapters/report.h"
 
+#include "adapters/http_client.h"
 #include "adapters/report_entry.h"
 
-#include <curl/curl.h>
 #include <errno.h>
+#include <event2/event.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,39 +14,70 @@ enum { MAX_REPORT_BYTES = 16 << 20, FETCH_SECONDS = 10 };
 
 /* Getting it. */
 
-static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
+struct fetch {
+	struct event_base *base;
+	struct buf *body;
+	int status;
+	char fault[512]; /* empty: it came */
+};
+
+static void on_head(void *arg, const struct http_response *response)
 {
-	struct buf *body = arg;
-	(void)size;
-	if (body->len + count > MAX_REPORT_BYTES)
-		return 0;
-	buf_add(body, bytes, count);
-	return body->failed ? 0 : count;
+	struct fetch *fetch = arg;
+	fetch->status = response->status;
+}
+
+static void end_fetch(struct fetch *fetch, const char *fault)
+{
+	snprintf(fetch->fault, sizeof(fetch->fault), "%s", fault);
+	event_base_loopbreak(fetch->base);
+}
+
+static void on_data(void *arg, struct span bytes)
+{
+	struct fetch *fetch = arg;
+	if (fetch->body->len + bytes.len <= MAX_REPORT_BYTES)
+		buf_add_span(fetch->body, bytes);
+	else
+		end_fetch(fetch, "too large for a report");
+}
+
+static void on_done(void *arg, const char *fault)
+{
+	struct fetch *fetch = arg;
+	end_fetch(fetch, fault ? fault : buf_ok(fetch->body) ? "" : "out of memory");
 }
 
 static int fetch(const char *address, struct buf *body, struct error *error)
 {
+	static const struct http_handlers handlers = {on_head, on_data, on_done};
+	static const char *const headers[] = {"Accept: application/json", "User-Agent: mcp-valet", NULL};
+	const struct timeval limit = {FETCH_SECONDS, 0};
+	const struct http_request request = {.method = "GET", .headers = headers};
+	struct fetch fetch = {.base = event_base_new(), .body = body, .fault = "no answer in time"};
 	char url[256];
-	long status = 0;
 	bool is_unix = strncmp(address, "unix:", 5) == 0;
 	snprintf(url, sizeof(url), "http://%s/report.json", is_unix ? "localhost" : address);
-	CURL *easy = curl_global_init(CURL_GLOBAL_DEFAULT) ? NULL : curl_easy_init();
-	if (!easy)
-		return error_set(error, ERROR_MEMORY, "out of memory");
-	bool bad = curl_easy_setopt(easy, CURLOPT_URL, url) || curl_easy_setopt(easy, CURLOPT_PROXY, "") ||
-		   curl_easy_setopt(easy, CURLOPT_TIMEOUT, (long)FETCH_SECONDS) ||
-		   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body) ||
-		   curl_easy_setopt(easy, CURLOPT_WRITEDATA, body) ||
-		   (is_unix && curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, address + 5));
-	CURLcode code = bad ? CURLE_OUT_OF_MEMORY : curl_easy_perform(easy);
-	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-	curl_easy_cleanup(easy);
-	curl_global_cleanup();
-	if (code)
+	const struct http_target target = {.url = url,
+		.unix_socket = is_unix ? address + 5 : NULL,
+		.direct = true,
+		.connect_ms = FETCH_SECONDS * 1000};
+	void (*on_pipe)(int) = signal(SIGPIPE, SIG_IGN);
+	error_set(error, ERROR_MEMORY, "out of memory");
+	struct http_client *client = fetch.base ? http_client_new(fetch.base, &target, error) : NULL;
+	bool started = client && http_transfer_start(client, &request, &handlers, &fetch) &&
+		       event_base_loopexit(fetch.base, &limit) == 0 && event_base_dispatch(fetch.base) >= 0;
+	http_client_free(client);
+	if (fetch.base)
+		event_base_free(fetch.base);
+	signal(SIGPIPE, on_pipe);
+	if (!started)
+		return error->code;
+	if (fetch.fault[0])
 		return error_set(error, ERROR_SYSTEM, "no admin endpoint at %s: %s (mcp-valet --admin %s serves one)",
-			address, curl_easy_strerror(code), address);
-	if (status != 200)
-		return error_set(error, ERROR_REFUSED, "%s: HTTP status %ld instead of a report", address, status);
+			address, fetch.fault, address);
+	if (fetch.status != 200)
+		return error_set(error, ERROR_REFUSED, "%s: HTTP status %d instead of a report", address, fetch.status);
 	return 0;
 }
 

@@ -22,6 +22,20 @@ bool span_is(struct span span, const char *text)
 	return span_equal(span, span_of(text));
 }
 
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+struct span span_trim(struct span span)
+{
+	for (; span.len && is_blank(*span.ptr); span.len--)
+		span.ptr++;
+	while (span.len && is_blank(span.ptr[span.len - 1]))
+		span.len--;
+	return span;
+}
+
 char *span_dup(struct span span)
 {
 	char *copy = malloc(span.len + 1);

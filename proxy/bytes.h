@@ -29,6 +29,7 @@ struct buf {
 struct span span_of(const char *text);		  /* of a terminated string; NULL gives an empty span */
 bool span_equal(struct span a, struct span b);	  /* byte for byte */
 bool span_is(struct span span, const char *text); /* byte for byte */
+struct span span_trim(struct span span);	  /* without spaces and tabs at its ends */
 char *span_dup(struct span span) MUST_CHECK;	  /* terminated copy, to be freed; NULL without memory */
 
 void buf_free(struct buf *buf);			 /* frees the content and makes the buffer empty */

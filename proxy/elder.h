@@ -18,8 +18,8 @@ enum { ELDER_LISTS = 3 }; /* tools, prompts, resources */
 /* A resource that the client has subscribed to. */
 struct elder_uri {
 	TAILQ_ENTRY(elder_uri) link;
-	char *spelled, *text; /* with its quotes; decoded */
-	uint64_t listen;      /* the first one that asks for it */
+	char *spelled;	 /* with its quotes */
+	uint64_t listen; /* the first one that asks for it */
 };
 
 /* What the client said of itself, and wants to be told. */

@@ -25,9 +25,8 @@ static void uri_free(struct elder *elder, struct elder_uri *uri)
 {
 	TAILQ_REMOVE(&elder->uris, uri, link);
 	elder->uri_count--;
-	elder->uri_bytes -= uri->spelled ? strlen(uri->spelled) : 0;
+	elder->uri_bytes -= strlen(uri->spelled);
 	free(uri->spelled);
-	free(uri->text);
 	free(uri);
 }
 
@@ -46,7 +45,7 @@ static struct elder_uri *find_uri(const struct elder *elder, struct span spelled
 {
 	struct elder_uri *uri;
 	TAILQ_FOREACH (uri, &elder->uris, link)
-		if (json_string_is(spelled, uri->text))
+		if (json_same(spelled, span_of(uri->spelled)))
 			break;
 	return uri;
 }
@@ -54,18 +53,15 @@ static struct elder_uri *find_uri(const struct elder *elder, struct span spelled
 static bool add_uri(struct elder *elder, struct span spelled, uint64_t listen)
 {
 	struct elder_uri *uri = calloc(1, sizeof(*uri));
-	if (!uri)
+	if (!uri || !(uri->spelled = span_dup(spelled))) {
+		free(uri);
 		return false;
+	}
 	TAILQ_INSERT_TAIL(&elder->uris, uri, link);
 	elder->uri_count++;
+	elder->uri_bytes += spelled.len;
 	uri->listen = listen;
-	uri->spelled = span_dup(spelled);
-	uri->text = json_string_dup(spelled);
-	elder->uri_bytes += uri->spelled ? spelled.len : 0;
-	if (uri->spelled && uri->text)
-		return true;
-	uri_free(elder, uri);
-	return false;
+	return true;
 }
 
 void elder_read_lists(struct elder *elder, struct span capabilities)
@@ -195,7 +191,7 @@ void elder_subscribe(struct relay_stream *stream, const struct message *message,
 	} else if (elder->uri_count >= MAX_URIS || elder->uri_bytes + spelled.len > limits->message_bytes) {
 		elder_fail(stream, RPC_INTERNAL_ERROR, "Too many resources are subscribed to");
 	} else if (!add_uri(elder, spelled, stream->request)) {
-		elder_fail(stream, RPC_INVALID_PARAMS, "params.uri cannot be read");
+		elder_fail(stream, RPC_INTERNAL_ERROR, "Out of memory");
 	} else {
 		replace(stream);
 	}
@@ -215,7 +211,7 @@ static bool covers(const struct elder *elder, uint64_t listen, const struct mess
 			continue;
 		struct json_walk walk = json_walk(list, NULL);
 		while (json_next_element(&walk, &element))
-			if (json_type(element) == JSON_STRING && json_string_is(element, uri->text))
+			if (json_type(element) == JSON_STRING && json_same(element, span_of(uri->spelled)))
 				return true;
 		return false;
 	}

@@ -70,9 +70,10 @@ static void read_again(struct valet *valet)
 	struct keyring *keys = !policy		   ? NULL
 			       : options->key_file ? key_file_load(options->key_file, &error)
 						   : keyring_ref(valet->keys);
-	if (!policy || !keys) {
+	if (!policy || !keys || (valet->remote && http_upstream_set_policy(valet->remote, policy, &error))) {
 		log_event(env, LOG_ERROR, "reload-refused", "policy and keys stay as they were: %s", error.text);
 		policy_unref(policy);
+		keyring_unref(keys);
 		return;
 	}
 	policy_unref(valet->policy);
@@ -82,8 +83,6 @@ static void read_again(struct valet *valet)
 	proxy_reload(valet->proxy, policy, keys);
 	if (valet->children)
 		child_upstream_set_policy(valet->children, policy);
-	else
-		http_upstream_set_policy(valet->remote, policy);
 	if (valet->http)
 		http_face_set_policy(valet->http, policy);
 	else

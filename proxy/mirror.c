@@ -50,15 +50,10 @@ bool mirror_says(struct span header, struct span string)
 	return equal;
 }
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t';
-}
-
 static bool is_plain(struct span value)
 {
 	/* A header without a value would not be sent. */
-	bool is_edged = !value.len || is_blank(value.ptr[0]) || is_blank(value.ptr[value.len - 1]);
+	bool is_edged = !value.len || span_trim(value).len < value.len;
 	bool looks_encoded = value.len >= 9 && memcmp(value.ptr, "=?base64?", 9) == 0;
 	for (size_t i = 0; i < value.len; i++)
 		if ((value.ptr[i] < ' ' && value.ptr[i] != '\t') || value.ptr[i] > '~')
@@ -278,11 +273,7 @@ static unsigned find_header(struct span lines, const char *name, struct span *va
 			continue;
 		rest.ptr += prefix_len + name_len + 1;
 		rest.len -= prefix_len + name_len + 1;
-		for (; rest.len && (*rest.ptr == ' ' || *rest.ptr == '\t'); rest.len--)
-			rest.ptr++;
-		while (rest.len && (rest.ptr[rest.len - 1] == ' ' || rest.ptr[rest.len - 1] == '\t'))
-			rest.len--;
-		*value = rest;
+		*value = span_trim(rest);
 		count++;
 	}
 	return count;

@@ -520,12 +520,8 @@ static void on_keepalive(void *arg)
 {
 	struct session *session = arg;
 	struct server_request *request;
-	struct buf message = {0};
 	/* An answer that never came is no reason to stop, let alone to give the session up: some servers know no ping. */
-	uint64_t id = session->next_id++;
-	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"ping\"}", (unsigned long long)id);
-	if (session_send(session, UPSTREAM_REQUEST, id, &message) == 0)
-		session->ping_id = id;
+	(void)session_ping(session, &session->ping_id);
 	TAILQ_FOREACH (request, &session->server_requests, link)
 		if (request->state == SERVER_REQUEST_ASSIGNED && request->progress_token)
 			send_progress(session, request);

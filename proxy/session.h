@@ -98,6 +98,8 @@ void session_set_ready(struct session *session);
 
 /* Sends one message upstream. 0, ERROR_LIMIT, ERROR_LOST or ERROR_MEMORY. */
 int session_send(struct session *session, enum upstream_kind kind, uint64_t request_id, struct buf *message) MUST_CHECK;
+/* Sends a ping, whose id *newest is then. false if it could not be sent. */
+bool session_ping(struct session *session, uint64_t *newest);
 /* The call whose request has this id upstream and is not answered, or NULL. */
 struct call *session_find_call(const struct session *session, uint64_t id);
 /* Sends notifications/cancelled for a request of ours. */

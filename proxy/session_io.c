@@ -28,6 +28,17 @@ void session_cancel_request(struct session *session, uint64_t request_id, const 
 		session_log(session, LOG_DEBUG, "cancel-failed", "a cancellation could not be sent to the server");
 }
 
+bool session_ping(struct session *session, uint64_t *newest)
+{
+	struct buf message = {0};
+	uint64_t id = session->next_id++;
+	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"ping\"}", (unsigned long long)id);
+	if (session_send(session, UPSTREAM_REQUEST, id, &message))
+		return false;
+	*newest = id;
+	return true;
+}
+
 static void on_ping(struct session *session, struct span id)
 {
 	struct buf message = message_response(id, SPAN("\"result\":{}"));

@@ -54,17 +54,10 @@ void session_settle(struct session *session)
 {
 	struct proxy *proxy = session->proxy;
 	int64_t settle_ms = proxy->policy->deadlines.settle_ms;
-	struct buf message = {0};
-	uint64_t id = session->next_id++;
 	session->settled_ms = proxy_now(proxy) + settle_ms;
-	if (!settle_ms)
-		return;
-	buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"ping\"}", (unsigned long long)id);
-	if (session_send(session, UPSTREAM_REQUEST, id, &message))
-		return;
-	session->settle_id = id;
-	session->settled_ms +=
-		settle_ms * SETTLE_PATIENCE; /* a server that knows no ping is not waited for much longer */
+	if (settle_ms && session_ping(session, &session->settle_id))
+		session->settled_ms +=
+			settle_ms * SETTLE_PATIENCE; /* a server that knows no ping is not waited for much longer */
 }
 
 void session_on_pong(struct session *session, uint64_t id)

@@ -7,7 +7,7 @@
 // A further bridge is a command that serves http://127.0.0.1:{port}/mcp in front of the child {stub}.
 // Environment: MCP_VALET, BENCH_PROGRAMS (where load, relay and stub were built).
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, connect } from 'node:net';
 import { cpus, loadavg, release, tmpdir, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -107,6 +107,15 @@ async function upstream() {
 }
 const peer = (...path) => join(here, 'peers', 'node_modules', ...path);
 
+// More parked calls than there are ports: over a Unix socket, and with more descriptors than a process usually may have.
+const crowded = async policyPath => {
+  const roomy = (...command) => ['prlimit', '--nofile=250000', ...command];
+  const socket = join(scratch, 'stub.socket'), port = await freePort();
+  const behind = launch(roomy(...on(1, stub, 'http', socket)));
+  while (!existsSync(socket)) await sleep(5);
+  return served(roomy(...on(0, valet, '--listen', `127.0.0.1:${port}`, '--policy', policyPath, '--log-level', 'warning',
+    '--upstream', `unix:${socket}:/mcp`)), port, [behind]);
+};
 const valetOn = async (policyPath, http) => {
   const port = await freePort(), behind = http ? await upstream() : null;
   const command = on(0, valet, '--listen', `127.0.0.1:${port}`, '--policy', policyPath, '--log-level', 'warning',
@@ -210,8 +219,8 @@ async function sizes() {
 // stream and two descriptors; on stdio one call after the other asks, a few milliseconds each.
 async function parked() {
   for (const http of [false, true])
-    for (const count of [0, 1000, 10000]) {
-      const contender = await valetOn(policies.parking, http);
+    for (const count of [0, 1000, 10000, ...http ? [100000] : []]) {
+      const contender = count > 10000 ? await crowded(policies.parking) : await valetOn(policies.parking, http);
       try {
         await runLoad(['-n', '100', 'http', String(contender.port), '/mcp']);
         const empty = status(contender.pid, 'VmRSS');

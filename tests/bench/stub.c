@@ -299,10 +299,11 @@ static void accept_all(int listener)
 	}
 }
 
-static void serve_http(unsigned port)
+static void serve_http(const char *where)
 {
 	struct epoll_event events[256], event = {.events = EPOLLIN};
-	int listener = listen_on(&port);
+	unsigned port = (unsigned)atoi(where);
+	int listener = *where == '/' ? listen_at(where) : listen_on(&port);
 	over_http = true;
 	epoll = epoll_create1(0);
 	epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event);
@@ -327,8 +328,8 @@ int main(int argc, char **argv)
 	if (argc == 2 && strcmp(argv[1], "stdio") == 0)
 		serve_stdio();
 	else if (argc >= 2 && strcmp(argv[1], "http") == 0)
-		serve_http(argc > 2 ? (unsigned)atoi(argv[2]) : 0);
+		serve_http(argc > 2 ? argv[2] : "0");
 	else
-		die("usage: stub stdio | stub http [PORT]");
+		die("usage: stub stdio | stub http [PORT | /PATH/OF/SOCKET]");
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { READ_BYTES = 256 * 1024, BACKLOG = 4096 };
@@ -199,6 +200,18 @@ int listen_on(unsigned *port)
 		getsockname(fd, (struct sockaddr *)&address, &len))
 		die("cannot listen: %s", strerror(errno));
 	*port = ntohs(address.sin_port);
+	return fd;
+}
+
+int listen_at(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	if (strlen(path) >= sizeof(address.sun_path))
+		die("the path of the socket is too long");
+	strcpy(address.sun_path, path);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, BACKLOG))
+		die("cannot listen: %s", strerror(errno));
 	return fd;
 }
 

@@ -50,6 +50,8 @@ bool contains(struct text text, const char *data, size_t len);
 
 /* A listening socket on a loopback port (0: any). Sets *port. */
 int listen_on(unsigned *port);
+/* The same on a Unix socket that is made at `path`. */
+int listen_at(const char *path);
 void set_nonblocking(int fd);
 /* Starts a command with pipes for its standard input and output. Our ends do not block. */
 void start_command(char **argv, int *in, int *out);

@@ -1,4 +1,4 @@
-/* Modern clients: persons who send jobs, get asked, think, and come back, or do not; and some who cheat. */
+/* Modern clients: persons who send jobs, get asked, think, and come back, or do not. Those who cheat are in client_cheat.c. */
 #include "tests/sim/client_model.h"
 #include "tests/sim/dialog.h"
 
@@ -26,7 +26,7 @@ void plan_over(struct plan *plan)
 
 /* Sending. */
 
-static struct party *party_for(struct person *person)
+struct party *party_for(struct person *person)
 {
 	if (person->over_http)
 		return party_new(person->world, person->principal, true);
@@ -106,7 +106,6 @@ const char *model_bad_answer(struct world *world)
 	return bad[choose(world, 0, 7)];
 }
 
-/* Writes inputResponses for a round: each question answered with `percent`, wrongly if `bad`. */
 void write_answers(struct ask *ask, struct span round, unsigned percent, bool bad)
 {
 	struct world *world = ask->world;
@@ -137,7 +136,7 @@ void write_answers(struct ask *ask, struct span round, unsigned percent, bool ba
 
 /* Coming back. */
 
-static bool is_fresh(const struct plan *plan)
+bool is_fresh(const struct plan *plan)
 {
 	const struct round *round = plan->job->rounds;
 	while (round && !span_equal(round->state, plan->state))
@@ -148,7 +147,7 @@ static bool is_fresh(const struct plan *plan)
 	       world->policy->limits.kept > 1000;
 }
 
-static void mark_brought_back(struct plan *plan)
+void mark_brought_back(struct plan *plan)
 {
 	for (struct round *round = plan->job->rounds; round; round = round->next)
 		if (span_equal(round->state, plan->state))
@@ -201,98 +200,6 @@ static void repeat_later(struct plan *plan)
 			plan->last);
 }
 
-/* Cheating: each of these must be refused, and change nothing. */
-
-static void cheat_tamper(struct plan *plan)
-{
-	struct world *world = plan->person->world;
-	struct ask *ask = make_ask(plan, plan->person);
-	struct span state = arena_copy(&world->arena, plan->state);
-	char *byte = (char *)state.ptr + choose(world, 0, (int64_t)state.len - 1);
-	*byte = *byte == 'A' ? 'B' : 'A';
-	if (chance(world, 20))
-		state.len--;
-	ask->state = state;
-	ask->must_fail = true;
-	write_answers(ask, plan->round, 100, false);
-	ask_send(ask);
-}
-
-static void cheat_steal(struct plan *plan)
-{
-	struct world *world = plan->person->world;
-	for (struct person *thief = model_of(world)->persons; thief; thief = thief->next) {
-		if (thief->principal == plan->person->principal)
-			continue;
-		struct ask *ask = make_ask(plan, thief);
-		ask->state = plan->state;
-		ask->must_fail = true;
-		write_answers(ask, plan->round, 100, false);
-		ask_send(ask);
-		return;
-	}
-}
-
-static void cheat_other_request(struct plan *plan)
-{
-	struct world *world = plan->person->world;
-	struct job *job = ledger_job(world, plan->person->principal, plan->job->method, "tool-other");
-	job->params = span_of("\"name\":\"tool-other\",\"arguments\":{\"x\":1},\"uri\":\"tool-other\"");
-	if (strcmp(job->method, "resources/read") == 0)
-		job->params = span_of("\"uri\":\"tool-other\"");
-	struct ask *ask = ask_new(party_for(plan->person), job, plan->person->caps);
-	ask->state = plan->state;
-	ask->must_fail = true;
-	write_answers(ask, plan->round, 100, false);
-	ask_send(ask);
-}
-
-static void cheat_replay(struct plan *plan)
-{
-	if (!plan->old_state.ptr)
-		return;
-	struct ask *ask = make_ask(plan, plan->person);
-	ask->state = plan->old_state;
-	ask->must_fail = true;
-	write_answers(ask, plan->round, 100, false);
-	ask_send(ask);
-}
-
-/* Only while somebody waits for these answers can they be wrong; later they are simply used. */
-static bool is_waited_for(const struct plan *plan)
-{
-	const struct round *round = plan->job->rounds;
-	if (!is_fresh(plan) || plan->job->answered || plan->job->lost || !round->entries)
-		return false;
-	for (const struct entry *entry = round->entries; entry; entry = entry->next)
-		if (entry->question && entry->question->state != QUESTION_OPEN)
-			return false;
-	return true;
-}
-
-static void cheat_malformed(struct plan *plan)
-{
-	if (!is_waited_for(plan))
-		return;
-	struct ask *ask = make_ask(plan, plan->person);
-	ask->state = plan->state;
-	ask->must_fail = true;
-	write_answers(ask, plan->round, 100, true);
-	ask_send(ask);
-	/* A call that was over took the retry as it is, and handed out its outcome. */
-	struct span words = get(get_response(ask, "error"), "message");
-	if (!words.ptr || words.len < 16 || memcmp(words.ptr, "\"inputResponses", 15) != 0)
-		mark_brought_back(plan);
-}
-
-static void cheat(struct plan *plan)
-{
-	static void (*const cheats[])(struct plan * plan) = {
-		cheat_tamper, cheat_steal, cheat_other_request, cheat_replay, cheat_malformed};
-	plan->cheats++;
-	cheats[choose(plan->person->world, 0, 4)](plan);
-}
-
 static void on_comeback(struct world *world, void *arg)
 {
 	struct plan *plan = arg;
@@ -303,7 +210,7 @@ static void on_comeback(struct world *world, void *arg)
 		return;
 	}
 	while (!model_of(world)->passed && plan->cheats < 6 && chance(world, 25))
-		cheat(plan);
+		plan_cheat(plan);
 	int64_t dice = choose(world, 0, 99);
 	if (dice < 6) {
 		plan_over(plan); /* never comes back */

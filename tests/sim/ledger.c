@@ -97,6 +97,11 @@ struct span get(struct span object, const char *key)
 	return value;
 }
 
+const char *unquoted(struct world *world, struct span spelled)
+{
+	return arena_printf(&world->arena, "%.*s", (int)(spelled.len - 2), spelled.ptr + 1);
+}
+
 unsigned mark_of(struct span object, const char *key, char sort)
 {
 	unsigned number = 0;

@@ -159,7 +159,8 @@ void ledger_check_end(struct world *world);
 bool ledger_is_loose(const struct question *question);
 
 /* Small readers. */
-struct span get(struct span object, const char *key);		  /* a NULL ptr if it is not there */
+struct span get(struct span object, const char *key); /* a NULL ptr if it is not there */
+const char *unquoted(struct world *world, struct span spelled);
 unsigned mark_of(struct span object, const char *key, char sort); /* N of `_meta[key]` = "<sort>N", 0 if none */
 bool span_in(struct span key, const char *const *list);		  /* `_meta`, or one of the list */
 /* Whether two objects have the same members in the same order, byte for byte, but for `_meta` and those skipped. */

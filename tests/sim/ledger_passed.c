@@ -16,17 +16,12 @@ static struct job *find_job(const struct world *world, unsigned number)
 	return job;
 }
 
-static const char *decoded(struct world *world, struct span spelled)
-{
-	return arena_printf(&world->arena, "%.*s", (int)(spelled.len - 2), spelled.ptr + 1);
-}
-
 static struct sent *add_sent(struct link *link, const struct message *message, uint64_t id, uint64_t request)
 {
 	struct sent *sent = arena_alloc(&link->world->arena, sizeof(*sent));
 	sent->id = id;
 	sent->request = request;
-	sent->method = decoded(link->world, message->method);
+	sent->method = unquoted(link->world, message->method);
 	sent->next = link->sent;
 	link->sent = sent;
 	return sent;
