@@ -42,9 +42,10 @@ static void on_data(void *arg, struct span bytes)
 		end_fetch(fetch, "too large for a report");
 }
 
-static void on_done(void *arg, const char *fault)
+static void on_done(void *arg, const char *fault, bool unsent)
 {
 	struct fetch *fetch = arg;
+	(void)unsent;
 	end_fetch(fetch, fault ? fault : buf_ok(fetch->body) ? "" : "out of memory");
 }
 
