@@ -188,18 +188,3 @@ void log_event(const struct env *env, enum log_level level, const char *event, c
 	va_end(args);
 	env->log(env->ctx, &(struct log_line){.level = level, .event = event, .text = text});
 }
-
-bool log_rate_allows(struct log_rate *rate, unsigned burst, int64_t now_ms, unsigned *left_out)
-{
-	*left_out = 0;
-	if (rate->seen == 0 || now_ms - rate->since_ms >= 1000) {
-		*left_out = rate->left_out;
-		*rate = (struct log_rate){.since_ms = now_ms};
-	}
-	if (rate->seen < burst) {
-		rate->seen++;
-		return true;
-	}
-	rate->left_out++;
-	return false;
-}

@@ -34,13 +34,4 @@ const char *log_level_name(enum log_level level);
 bool log_level_parse(const char *name, enum log_level *level) MUST_CHECK;
 bool log_format_parse(const char *name, enum log_format *format) MUST_CHECK;
 
-/* How much of a talkative peer goes into the log: `burst` lines in a second. A zeroed struct has seen none. */
-struct log_rate {
-	int64_t since_ms;
-	unsigned seen, left_out;
-};
-
-/* Whether one more line may be written now. *left_out is how many were left out before this one, to be told with it. */
-bool log_rate_allows(struct log_rate *rate, unsigned burst, int64_t now_ms, unsigned *left_out) MUST_CHECK;
-
 #endif

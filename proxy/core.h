@@ -54,6 +54,7 @@ struct proxy {
 
 	struct proxy_counts counts;
 	struct metrics metrics;
+	struct log_rate warnings; /* about what the server sends */
 	size_t kept_sums[KEPT_MEASURES];
 	unsigned places;		    /* of parked calls, and of tasks whose end is not told: limits.parked */
 	unsigned client_tasks;		    /* calls that are tasks for their clients, kept ones included */

@@ -327,16 +327,24 @@ static void on_response(struct relay *relay, const struct message *message)
 	}
 }
 
+/* A client that has not said what it wants leaves that to the server (2025-11-25 server/utilities/logging). */
+static bool is_wanted(const struct elder *elder, const struct message *message)
+{
+	int level = LOGGING_DEBUG;
+	return !elder->level ||
+	       (logging_read_level(span_of(elder->level), &level) && logging_is_wanted(message, level));
+}
+
 void elder_on_message(struct relay *relay, const struct message *message, struct span whole, uint64_t request)
 {
 	if (message->kind == MESSAGE_RESPONSE)
 		on_response(relay, message);
 	else if (message->kind == MESSAGE_REQUEST)
-		session_log(relay->session, LOG_WARNING, "bad-message",
+		session_warn(relay->session, "bad-message",
 			"a request from a server of a revision that knows none (upstream.era)");
 	else if (json_string_is(message->method, "notifications/subscriptions/acknowledged"))
 		elder_on_acknowledged(relay, message);
-	else if (json_string_is(message->method, "notifications/message") ||
+	else if ((json_string_is(message->method, "notifications/message") && is_wanted(relay->elder, message)) ||
 		 (json_string_is(message->method, "notifications/progress") && elder_is_progress(relay, message)) ||
 		 elder_is_subscribed(relay, message))
 		relay_pass(relay, message, whole, request);

@@ -6,6 +6,7 @@
 #include "proxy/compiler.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,5 +38,14 @@ enum { ENV_LOG_BYTES = 400, ENV_LOG_MOST_BYTES = 600 }; /* room for the words of
 /* Makes the words of a line, as far as `room` goes, and logs it, if its level is wanted. */
 void env_log(const struct env *env, struct log_line line, size_t room, const char *format, va_list args)
 	PRINTF_LIKE(4, 0);
+
+/* How much of a talkative peer goes into the log: `burst` lines in a second. A zeroed struct has seen none. */
+struct log_rate {
+	int64_t since_ms;
+	unsigned seen, left_out;
+};
+
+/* Whether one more line may be written now. *left_out is how many were left out before this one, to be told with it. */
+bool log_rate_allows(struct log_rate *rate, unsigned burst, int64_t now_ms, unsigned *left_out) MUST_CHECK;
 
 #endif

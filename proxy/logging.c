@@ -17,6 +17,14 @@ bool logging_read_level(struct span name, int *level)
 	return false;
 }
 
+bool logging_is_wanted(const struct message *message, int level)
+{
+	struct span name;
+	int number;
+	return level != LOGGING_NONE && json_get(message->params, &message->index, "level", &name) &&
+	       logging_read_level(name, &number) && number >= level;
+}
+
 static int lower(int a, int b)
 {
 	return a == LOGGING_NONE ? b : b == LOGGING_NONE ? a : a < b ? a : b;
@@ -52,12 +60,9 @@ static struct call *find_source(struct session *session, uint64_t stream)
 
 void logging_on_message(struct session *session, const struct message *message, uint64_t stream)
 {
-	struct span name;
-	int level;
 	struct exchange *exchange;
 	struct call *call = find_source(session, stream);
-	if (!call || call->log_level == LOGGING_NONE || !json_get(message->params, &message->index, "level", &name) ||
-		!logging_read_level(name, &level) || level < call->log_level)
+	if (!call || !logging_is_wanted(message, call->log_level))
 		return;
 	call->row->seen.logs++;
 	TAILQ_FOREACH (exchange, &call->waiters, of_call)

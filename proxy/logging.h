@@ -14,6 +14,9 @@ enum { LOGGING_NONE = -1, LOGGING_DEBUG, LOGGING_LEVELS = 8 };
 /* The number of a level's name (a string value with quotes): 0 is debug, 7 emergency. false if it is none. */
 bool logging_read_level(struct span name, int *level);
 
+/* Whether the params of notifications/message are of this level or above it. */
+bool logging_is_wanted(const struct message *message, int level);
+
 /* Before a call goes to the server, or goes on there: makes the session's level verbose enough. */
 void logging_prepare(struct session *session, const struct call *call);
 

@@ -133,8 +133,11 @@ void relay_send(struct relay_stream *stream, struct buf *message)
 	struct relay *relay = stream->relay;
 	if (!relay->pipe)
 		relay_stream_put(stream, message, false);
-	else if (!buf_ok(message) || !relay->pipe->ops->send(relay->pipe, message))
+	else if (!buf_ok(message))
 		session_log(relay->session, LOG_ERROR, "no-memory", "a message to the client is lost");
+	else
+		(void)!relay->pipe->ops->send(
+			relay->pipe, message); /* who does not read is cut off, and the face says so */
 	buf_free(message);
 }
 

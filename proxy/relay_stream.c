@@ -108,7 +108,7 @@ static void forget_oldest(struct relay *relay)
 	struct relay_event *event = TAILQ_FIRST(&relay->events);
 	struct relay_stream *stream = relay_stream_find(relay, event->stream);
 	if (!event->sent)
-		session_log(relay->session, LOG_WARNING, "event-dropped",
+		session_warn(relay->session, "event-dropped",
 			"a message for a client that is not there is dropped (limits.replay)");
 	TAILQ_REMOVE(&relay->events, event, link);
 	relay->kept_bytes -= event->message.cap;

@@ -263,14 +263,14 @@ void server_request_receive(struct session *session, const struct message *messa
 		return;
 	}
 	if (find(session, message->id)) {
-		session_log(session, LOG_WARNING, "bad-message", "the server uses the id of an open request again");
+		session_warn(session, "bad-message", "the server uses the id of an open request again");
 		return;
 	}
 	struct server_request *request = NULL;
 	if (session->server_request_count < proxy->policy->limits.server_requests)
 		request = server_request_new(session, message, &need, stream);
 	if (!request) {
-		session_log(session, LOG_WARNING, "server-request-failed-closed",
+		session_warn(session, "server-request-failed-closed",
 			"too many open server requests (limits.server_requests), or out of memory");
 		proxy->metrics.other.requests[need.kind][SERVER_REQUEST_FAILED_CLOSED]++;
 		send_answer(session, message->id, span_of(translate_unanswered(need.kind)));

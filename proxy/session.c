@@ -9,6 +9,7 @@
 
 /* The numbers of requests: a range for each session, small enough for servers that hold them in 32 bits. */
 enum { ID_RANGES = 4096, IDS_OF_SESSION = 1 << 18 };
+enum { WARNINGS_A_SECOND = 10 };
 
 static void on_timer(void *arg);
 static void on_keepalive(void *arg);
@@ -20,6 +21,24 @@ void session_log(const struct session *session, enum log_level level, const char
 	env_log(session->proxy->env, (struct log_line){.level = level, .event = event, .session = session->name},
 		ENV_LOG_MOST_BYTES, format, args);
 	va_end(args);
+}
+
+void session_warn(const struct session *session, const char *event, const char *format, ...)
+{
+	const struct env *env = session->proxy->env;
+	struct log_line line = {.level = LOG_WARNING, .event = event, .session = session->name};
+	char text[ENV_LOG_MOST_BYTES];
+	unsigned left_out;
+	va_list args;
+	if (line.level > env->log_level ||
+		!log_rate_allows(&session->proxy->warnings, WARNINGS_A_SECOND, proxy_now(session->proxy), &left_out))
+		return;
+	int len = left_out ? snprintf(text, sizeof(text), "(%u warnings were left out) ", left_out) : 0;
+	va_start(args, format);
+	vsnprintf(text + len, sizeof(text) - (size_t)len, format, args);
+	va_end(args);
+	line.text = text;
+	env->log(env->ctx, &line);
 }
 
 const char *session_authorization(const struct session *session)

@@ -111,6 +111,8 @@ void session_close(struct session *session, const char *reason);
 void session_touch_keepalive(struct session *session);
 void session_log(const struct session *session, enum log_level level, const char *event, const char *format, ...)
 	PRINTF_LIKE(4, 5);
+/* Warns of what a server sends, as often as it likes: ten lines a second are written, and how many were left out. */
+void session_warn(const struct session *session, const char *event, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* session_places.c */
 

@@ -73,7 +73,7 @@ static void on_response(struct session *session, const struct message *message)
 {
 	int64_t id;
 	if (!message->id.ptr || !json_integer(message->id, &id) || id <= 0) {
-		session_log(session, LOG_WARNING, "bad-message", "the server answered an id that was never used");
+		session_warn(session, "bad-message", "the server answered an id that was never used");
 		return;
 	}
 	struct call *call = session_find_call(session, (uint64_t)id);
@@ -140,7 +140,7 @@ static void on_one(struct session *session, struct span value, const struct json
 	struct message message;
 	struct error error = {0};
 	if (message_parse(&message, value, index, &error)) {
-		session_log(session, LOG_WARNING, "bad-message", "from the server: %s", error.text);
+		session_warn(session, "bad-message", "from the server: %s", error.text);
 		return;
 	}
 	if (session->ops) {
@@ -166,7 +166,7 @@ bool session_on_message(struct session *session, struct span text, uint64_t stre
 		return false;
 	session->proxy->metrics.server_bytes_in += text.len;
 	if (json_check(text, &value, &index, &error)) {
-		session_log(session, LOG_WARNING, "bad-message", "from the server: %s", error.text);
+		session_warn(session, "bad-message", "from the server: %s", error.text);
 		return false;
 	}
 	if (json_type(value) != JSON_ARRAY) {
@@ -175,7 +175,7 @@ bool session_on_message(struct session *session, struct span text, uint64_t stre
 	}
 	/* Batches exist in 2025-03-26 only, where a client must take them (basic/index "Batching"). */
 	if (!session->ops && session->version != LEGACY_2025_03_26) {
-		session_log(session, LOG_WARNING, "bad-message", "a batch from a server of revision %s",
+		session_warn(session, "bad-message", "a batch from a server of revision %s",
 			legacy_version_names[session->version]);
 		return false;
 	}

@@ -25,7 +25,7 @@ struct passing {
 	struct through *through;
 	struct exchange *exchange;
 	const struct method *method; /* or NULL: none that is known here */
-	bool logs;		     /* it asked for log messages */
+	int log_level;		     /* of the log messages that it asked for, or LOGGING_NONE */
 };
 
 static const struct session_ops ops;
@@ -50,8 +50,10 @@ static struct passing *passing_new(struct through *through, struct exchange *exc
 	passing->id = through->session->next_id++;
 	passing->through = through;
 	passing->method = method_find(message->method);
-	passing->logs = json_get(message->params, &message->index, "_meta", &meta) &&
-			json_get(meta, NULL, "io.modelcontextprotocol/logLevel", &level);
+	passing->log_level = LOGGING_NONE;
+	if (json_get(message->params, &message->index, "_meta", &meta) &&
+		json_get(meta, NULL, "io.modelcontextprotocol/logLevel", &level))
+		(void)logging_read_level(level, &passing->log_level);
 	HASH_ADD(hh, through->requests, id, sizeof(passing->id), passing);
 	if (!passing->hh.tbl) {
 		free(passing);
@@ -245,7 +247,7 @@ static struct passing *find_logger(const struct through *through)
 {
 	struct passing *passing, *found = NULL;
 	for (passing = through->requests; passing; passing = passing->hh.next) {
-		if (!passing->logs)
+		if (passing->log_level == LOGGING_NONE)
 			continue;
 		if (found)
 			return NULL;
@@ -274,8 +276,8 @@ static void on_notification(struct through *through, const struct message *messa
 		passing = find(through, stream);
 	else if (logs)
 		passing = find_logger(through);
-	/* Nobody gets log messages whose request did not ask for any (server/utilities/logging). */
-	if (passing && logs && !passing->logs)
+	/* Nobody gets log messages whose request did not ask for such (server/utilities/logging). */
+	if (passing && logs && !logging_is_wanted(message, passing->log_level))
 		passing = NULL;
 	char *method = passing ? json_string_dup(message->method) : NULL;
 	if (method)
@@ -300,8 +302,8 @@ static void on_message(struct session *session, const struct message *message, s
 	else if (message->kind == MESSAGE_NOTIFICATION)
 		on_notification(through, message, stream);
 	else
-		session_log(session, LOG_WARNING, "bad-message",
-			"a request from a server of a revision that knows none (upstream.era)");
+		session_warn(
+			session, "bad-message", "a request from a server of a revision that knows none (upstream.era)");
 }
 
 /* The end. */

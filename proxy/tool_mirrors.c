@@ -122,10 +122,10 @@ static void learn_tool(struct session *session, struct span tool)
 	int len = (int)(name.len < 200 ? name.len : 200);
 	bool usable = mirror_read(schema, &rules);
 	if (rules.failed || (usable && rules.len > 2 && !add(&session->mirrors, name, &rules)))
-		session_log(session, LOG_WARNING, "headers-unchecked",
-			"there is no room to learn what headers the tool %.*s has", len, name.ptr);
+		session_warn(session, "headers-unchecked", "there is no room to learn what headers the tool %.*s has",
+			len, name.ptr);
 	else if (!usable)
-		session_log(session, LOG_WARNING, "headers-unusable",
+		session_warn(session, "headers-unusable",
 			"x-mcp-header of the tool %.*s breaks the rules and is not used", len, name.ptr);
 	buf_free(&rules);
 }

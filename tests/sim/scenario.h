@@ -11,7 +11,7 @@
  *                                   `handshake modern`: there is none, the server speaks 2026-07-28
  *   era modern|auto                 upstream.era
  *   client A [legacy] [principal N] [stdio] [declares roots,sampling,sampling.tools,elicitation,elicitation.url,tasks]
- *   A calls j tools/call NAME [arguments JSON] [progress TOKEN] [logs] [answers KEY=ANSWER ...]
+ *   A calls j tools/call NAME [arguments JSON] [progress TOKEN] [logs [LEVEL]] [answers KEY=ANSWER ...]
  *   A sends j tools/list            a request without a name
  *   A retries j [KEY=ANSWER ...] [round N] [tampered] [as k] [declares ...]
  *   A repeats j [N]                 the N-th request of the job once more, the last one without N
@@ -26,7 +26,7 @@
  *   server creates j                a task
  *   server breaks j                 the stream of its call
  *   server acknowledges A N [URI] | server finishes A N    the N-th subscription of a modern server's client
- *   server progresses j N | server logs j | server says A JSON | server crashes A
+ *   server progresses j N | server logs j [LEVEL] | server says A JSON | server crashes A
  *   advance 10s | shutdown | restart
  *   expect A j complete | expect A j asked KEY=KIND ... | expect A j error CODE [REASON] | expect A j nothing
  *   expect A j task [new] working|input_required [KEY=KIND ...]|completed|failed [REASON]|cancelled

@@ -1,4 +1,5 @@
 /* Scenario statements about clients. */
+#include "proxy/logging.h"
 #include "tests/sim/dialog.h"
 #include "tests/sim/scenario.h"
 
@@ -75,6 +76,15 @@ static void send(struct scenario *scenario, struct labelled_job *job, struct ask
 	ask_send(ask);
 }
 
+/* The level of the log messages that are wanted, all of them if none is named. Whether the word was one. */
+static int take_level(const char *word, int *level)
+{
+	char quoted[32];
+	snprintf(quoted, sizeof(quoted), "\"%s\"", word ? word : "");
+	*level = LOGGING_DEBUG;
+	return logging_read_level(span_of(quoted), level);
+}
+
 /* A calls LABEL METHOD NAME … */
 static void play_call(struct scenario *scenario, struct actor *actor, char **words, bool named)
 {
@@ -96,7 +106,7 @@ static void play_call(struct scenario *scenario, struct actor *actor, char **wor
 		else if (word_is(words, "progress") && words[1])
 			ask->progress_token = *++words;
 		else if (word_is(words, "logs"))
-			ask->log_level = 0;
+			words += take_level(words[1], &ask->log_level);
 		else if (word_is(words, "answers"))
 			words = take_answers(scenario, ask, words + 1) - 1;
 		else

@@ -291,9 +291,9 @@ static void play_about_job(struct scenario *scenario, struct labelled_job *job, 
 			(unsigned long long)id, word ? word : "1", number);
 	else if (strcmp(verb, "logs") == 0)
 		say(link, id,
-			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"error\","
+			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"%s\","
 			"\"data\":\"L:t%u\"}}",
-			number);
+			word ? word : "error", number);
 	else
 		scenario_fail(scenario, "not understood: %s", verb);
 }

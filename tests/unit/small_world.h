@@ -33,6 +33,8 @@ static struct {
 		char text[MAX_TEXT];
 	} mail[MAX_MAIL]; /* from the server, on its way */
 	unsigned mail_first, mail_count;
+	unsigned warnings;
+	char words[MAX_TEXT]; /* of the newest warning */
 } around;
 
 /* The test's server reads a message; `request_id` is that of a request, or 0. */
@@ -56,6 +58,10 @@ static void take_log(void *ctx, const struct log_line *line)
 	(void)ctx;
 	assert_non_null(line->event);
 	assert_non_null(line->text);
+	if (line->level == LOG_WARNING) {
+		around.warnings++;
+		snprintf(around.words, sizeof(around.words), "%s", line->text);
+	}
 }
 
 static const struct env env = {

@@ -226,6 +226,58 @@ static void test_status_page(void **state)
 	client_gone(around.proxy, &pipe.client);
 }
 
+/* What a server can say as often as it likes does not fill the log. */
+static void test_flood(void **state)
+{
+	static const char *const rubbish[] = {"{", HEAD "\"id\":1,\"method\":\"ping\"}"};
+	struct party pipe = {0};
+	(void)state;
+	begin_call(&pipe);
+	for (int i = 0; i < 1000; i++)
+		session_on_message(server.link->session, span_of(rubbish[i % 2]), 0);
+	assert_int_equal(around.warnings, 10);
+	advance(1000);
+	session_on_message(server.link->session, SPAN("{"), 0);
+	assert_int_equal(around.warnings, 11);
+	assert_non_null(strstr(around.words, "990 warnings were left out"));
+	client_gone(around.proxy, &pipe.client);
+}
+
+/* A client that has said which log messages it wants gets no others; before that, what the server sends. */
+static void test_levels(void **state)
+{
+#define MESSAGE(level) HEAD "\"method\":\"notifications/message\",\"params\":{\"level\":" level ",\"data\":1}}"
+	static const struct {
+		const char *level, *message;
+		bool passes;
+	} cases[] = {
+		{NULL, MESSAGE("\"debug\""), true},
+		{"warning", MESSAGE("\"notice\""), false},
+		{"warning", MESSAGE("\"warning\""), true},
+		{"warning", MESSAGE("\"emergency\""), true},
+		{"warning", MESSAGE("\"loud\""), false},
+		{"warning", MESSAGE("7"), false},
+		{"warning", HEAD "\"method\":\"notifications/message\"}", false},
+		{"debug", MESSAGE("\"debug\""), true},
+	};
+	struct party pipe = {0};
+	(void)state;
+	begin_call(&pipe);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[200];
+		snprintf(text, sizeof(text),
+			HEAD "\"id\":9,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"%s\"}}",
+			cases[i].level ? cases[i].level : "");
+		if (cases[i].level)
+			tell(&pipe, text);
+		unsigned heard = pipe.heard;
+		say(server.link, 0, "%s", cases[i].message);
+		turn();
+		assert_int_equal(pipe.heard - heard, cases[i].passes);
+	}
+	client_gone(around.proxy, &pipe.client);
+}
+
 /* What a server may put into inputRequests or beside it, and how the client's request ends then. */
 static void test_questions_that_cannot_be_asked(void **state)
 {
@@ -444,6 +496,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_abandoned_calls, begin, end),
 		cmocka_unit_test_setup_teardown(test_status_page, begin, end),
+		cmocka_unit_test_setup_teardown(test_flood, begin, end),
+		cmocka_unit_test_setup_teardown(test_levels, begin, end),
 		cmocka_unit_test_setup_teardown(test_questions_that_cannot_be_asked, begin, end),
 		cmocka_unit_test_setup_teardown(test_endless_rounds, begin, end),
 		cmocka_unit_test_setup_teardown(test_answers_to_nothing, begin, end),

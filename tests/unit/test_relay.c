@@ -31,7 +31,8 @@ static struct {
 	uint64_t request;	 /* the newest */
 	char text[1000];	 /* the newest message to the server */
 	bool established;
-	bool is_full; /* the server takes nothing */
+	bool is_full;	 /* the server takes nothing */
+	unsigned losses; /* of messages for lack of memory, by the log */
 	uint8_t random;
 } world;
 
@@ -50,7 +51,7 @@ static void random_bytes(void *ctx, void *out, size_t len)
 static void take_log(void *ctx, const struct log_line *line)
 {
 	(void)ctx;
-	(void)line;
+	world.losses += strcmp(line->event, "no-memory") == 0;
 }
 
 static const struct env env = {
@@ -396,6 +397,19 @@ static void test_client_that_does_not_read(void **state)
 	client_gone(world.proxy, &first.client);
 }
 
+/* On a pipe too; the face says so itself, and no memory is short. */
+static void test_pipe_that_does_not_read(void **state)
+{
+	(void)state;
+	struct party pipe = {.is_full = true};
+	tell(&pipe, &pipe_ops, NULL, INITIALIZE);
+	say(WELCOME);
+	say("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}");
+	assert_non_null(strstr(pipe.text, "roots/list"));
+	assert_int_equal(world.losses, 0);
+	client_gone(world.proxy, &pipe.client);
+}
+
 /* A server in JavaScript reads a number as a double and writes it as short as can be. Its answer finds the request, and has the
  * id that the client knows. */
 static void test_server_spells_ids_anew(void **state)
@@ -595,6 +609,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_notification_keeps_the_session, begin, end),
 		cmocka_unit_test_setup_teardown(test_client_that_waits_holds_the_session, begin, end),
 		cmocka_unit_test_setup_teardown(test_client_that_does_not_read, begin, end),
+		cmocka_unit_test_setup_teardown(test_pipe_that_does_not_read, begin, end),
 		cmocka_unit_test_setup_teardown(test_server_spells_ids_anew, begin, end),
 		cmocka_unit_test_setup_teardown(test_event_ids_that_name_nothing, begin, end),
 		cmocka_unit_test_setup_teardown(test_event_ids_that_are_forgotten, begin, end),
