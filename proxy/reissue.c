@@ -130,6 +130,7 @@ void call_reissue(struct call *call, const struct request *request)
 	call->upstream_id = session->next_id++;
 	call->last_progress = 0;
 	call->has_progress = false;
+	buf_free(&call->progress); /* of the run before, which would not increase any more */
 	buf_free(&call->request);
 	translate_request(call->method, request->params, request->index, call->upstream_id, &call->request);
 	bool pending = false;

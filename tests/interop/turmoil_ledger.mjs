@@ -45,7 +45,7 @@ export class Ledger {
   refused(call, error, allowed = []) {
     const reason = error?.data?.reason ?? `code ${error?.code}`;
     // A session that the server forgot when it was killed is found out by whoever uses it next, however late.
-    if (reason === 'lost' && error.message.includes('does not know the session') && this.kills.length) call.unknown = !call.answers.length;
+    if (['lost', 'unavailable'].includes(reason) && error.message.includes('does not know the session') && this.kills.length) call.unknown = !call.answers.length;
     const may = reason === 'busy' || call.unknown !== undefined || allowed.includes(reason)
       || ['lost', 'unavailable'].includes(reason) && this.killedSince(call.began)
       || reason === 'unverifiable' && this.droppedSince(call.sealed ?? call.began);

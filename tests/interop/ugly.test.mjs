@@ -36,11 +36,13 @@ test('a server that answers nothing while a GET is open is used without', { time
 });
 
 for (const kind of ['gone-404', 'gone-400', 'gone-200'])
-  test(`a session that is ${kind}: one error, then a new session`, { timeout: 30000 }, async t => {
+  test(`a session that is ${kind}: what was parked is lost, then a new session`, { timeout: 30000 }, async t => {
     const valet = await front(t, kind);
     const { result } = await call(valet, 'ask', { n: 'x' });
-    const { error } = await call(valet, 'plain', { n: 1 });
-    assert.equal(error.code, kind === 'gone-200' ? -32001 : -32603);
+    const first = await call(valet, 'plain', { n: 1 });
+    // A status says that the server has not begun with the call, which goes to the new session then.
+    if (kind === 'gone-200') assert.equal(first.error.code, -32001);
+    else assert.equal(textOf(first.result), 'plain 1');
     const lost = await retry(valet, 'ask', { n: 'x' }, result, answerAll(result, accept({})));
     assert.equal(lost.error.data.reason, 'lost');
     assert.equal(textOf((await call(valet, 'plain', { n: 2 })).result), 'plain 2');
